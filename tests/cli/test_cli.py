@@ -279,8 +279,8 @@ def test_the_time_limit_is_shared_by_all_trainings_and_the_result_says_that_it_w
     options[options.index("--epochs") + 1] = "50"
     lines = run(*options).stdout.splitlines()
     assert any(line.startswith("effort: normal (3 trainings") and "at most 0 s" in line for line in lines)
-    assert any(line.startswith("note: The time limit (max_time) cut the training short") for line in lines)
-    assert any(line.startswith("note: The time limit (max_time) cut the trainings of the folds") for line in lines)
+    assert any(line.startswith("note: The time limit (max_time) cut training short") for line in lines)
+    assert any(line.startswith("note: The time limit (max_time) also cut the training of the folds") for line in lines)
     stored = json.loads((crowd.out / "settings.json").read_text())["job"]["settings"]["max_time"]
     assert stored == pytest.approx(0.001)
     assert json.loads((crowd.out / "summary.json").read_text())["cut_short"] is True

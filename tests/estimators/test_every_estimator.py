@@ -258,7 +258,7 @@ def test_score_ignores_items_without_gold(crowd: Any) -> None:
     some[50:] = None
     assert clf.score(X, some) == pytest.approx(clf.score(X[:50], truth[:50]))
     assert clf.score(X[:2], ["zebra", "zebra"]) == 0
-    with pytest.raises(ValueError, match="nothing to score on"):
+    with pytest.raises(ValueError, match="score cannot be computed"):
         clf.score(X[:2], [None, None])
 
 

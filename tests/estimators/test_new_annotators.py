@@ -202,10 +202,10 @@ def test_a_new_annotator_starts_as_the_average_and_learns() -> None:
 def test_partial_fit_refuses_data_that_does_not_fit_the_model() -> None:
     X, _, labels = make_crowd(60)
     clf = FusionClassifier(epochs=1, annotator_heads="separate").fit(X, annotations_of(labels[:, :3], NAMES[:3]))
-    with pytest.raises(ValueError, match=r"1 annotator never seen before: 'dee'; annotator_heads='separate' cannot"):
+    with pytest.raises(ValueError, match=r"1 annotator .*'dee'; annotator_heads='separate' cannot"):
         clf.partial_fit(X, annotations_of(labels))
     assert clf.annotators_.tolist() == NAMES[:3].tolist()
-    with pytest.raises(ValueError, match="classes= names other classes"):
+    with pytest.raises(ValueError, match="classes= differs from the classes"):
         clf.partial_fit(X, annotations_of(labels[:, :3], NAMES[:3]), classes=[0, 1])
     with pytest.raises(ValueError, match="label 7 is not one of the 3 classes"):
         clf.partial_fit(X[:1], Annotations.from_matrix([[7]], annotators=["ann"]))

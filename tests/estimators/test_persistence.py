@@ -136,7 +136,7 @@ def test_a_training_that_diverged_can_be_saved_and_loaded(tmp_path: Path) -> Non
 def test_a_custom_backbone_must_be_passed_to_load(tmp_path: Path) -> None:
     before = FusionClassifier(**SETTINGS, backbone=Tied()).fit(X, ANNOTATIONS)
     before.save(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"custom backbone: pass it as load\(path, backbone=\.\.\.\)"):
+    with pytest.raises(ValueError, match=r"load\(path, backbone=\.\.\.\)"):
         load(tmp_path / "model")
     for backbone in (Tied(), Tied):
         after = load(tmp_path / "model", backbone=backbone)
@@ -146,7 +146,7 @@ def test_a_custom_backbone_must_be_passed_to_load(tmp_path: Path) -> None:
 
 
 def test_a_named_backbone_must_not_be_given(saved: Path) -> None:
-    with pytest.raises(ValueError, match="has the backbone 'auto'; leave out backbone="):
+    with pytest.raises(ValueError, match="backbone, 'auto'; leave out backbone="):
         load(saved, backbone=Tied())
 
 
@@ -297,7 +297,7 @@ def test_any_flipped_byte_of_the_settings_is_noticed(saved: Path) -> None:
 
 
 def test_a_missing_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no such model folder"):
+    with pytest.raises(FileNotFoundError, match="there is no model folder"):
         load(tmp_path / "nothing")
     with pytest.raises(DamagedModelError, match=r"model\.json is missing.*not a model folder"):
         load(tmp_path)

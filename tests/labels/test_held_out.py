@@ -276,7 +276,7 @@ def labelled(seed: int = 0) -> Any:
 def test_every_classifier_can_choose_its_epoch_by_held_out_labels(kind: type[CrowdClassifier]) -> None:
     X, truth, Y = labelled()
     if kind is SingleAnnotatorClassifier:
-        with pytest.raises(ValueError, match=r"no item has two: give a share of the items, such as validation=0\.1"):
+        with pytest.raises(ValueError, match=r"no item has two labels.*validation=0\.1"):
             quick(kind, annotator=0).fit(X, Y, validation="annotations")
         return
     given = {"gold": truth} if kind is TrueLabelClassifier else {}

@@ -16,17 +16,17 @@ from crowdfuse.methods.base import Method, ModelSpec
 class AnnotMixClassifier(GlobalConfusionsClassifier):
     """Annot-mix: mixup of labelled examples, with one confusion matrix per annotator.
 
-    Each training example is a weighted mean of two labels: of their inputs, their annotators and their classes. The
-    method suits data with few and noisy labels, which a network would otherwise memorize. The backbone runs once per
-    label, not once per item, so training takes longer. The loss of an item is the sum of the losses of its labels, so
-    items with more labels have more influence.
+    Each training example mixes two labels: it is the weighted mean of their inputs, of their annotators and of their
+    classes. The method suits data with few and noisy labels, which a network would otherwise memorize. Training takes
+    longer than with other methods, because the backbone runs once per label instead of once per item. The loss of an
+    item is the sum of the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     alpha : float
-        Strength of mixing: the mixing proportion of two labels is drawn from Beta(alpha, alpha). At 1, all proportions
-        are equally likely. Near 0, most labels stay almost unmixed, and 0 turns mixing off. The authors' code uses 1,
-        scikit-activeml uses 0.5.
+        Strength of mixing: the mixing proportion of two labels is drawn from Beta(alpha, alpha). If it is 1, all
+        proportions are equally likely. If it is near 0, most labels stay almost unmixed. 0 turns mixing off. The
+        authors' code uses 1, and scikit-activeml uses 0.5.
     eta : float
         Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int

@@ -46,14 +46,14 @@ SearchSpace = dict[str, list[Any] | tuple[float, float]]
 
 
 class PreparedTraining(NamedTuple):
-    """Everything that training needs apart from the network; see `CrowdClassifier.prepare`.
+    """Everything that training needs apart from the network; returned by `CrowdClassifier.prepare`.
 
     Attributes
     ----------
     data : TrainingData
-        Inputs, labels, gold and weights of all rows.
+        Inputs, labels, gold labels and weights of all rows.
     validation : Validation or None
-        Data used to choose the epoch; None to keep the last epoch.
+        Data used to choose the best epoch. None: the last epoch is kept.
     recipe : Recipe
         Optimizer, schedule, batch size, epochs, device and seed.
     """
@@ -72,15 +72,16 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     Parameters
     ----------
     encoder : str, Encoder, nn.Module, callable or None
-        Turns texts or images into rows of numbers before training. "auto" is "tfidf" for texts, and no encoder for
-        other inputs. For texts: "tfidf", "sentence", "sentence:NAME" (a model of sentence-transformers, or a folder),
-        "module:callable" or a function of a list of strings. For images: "torchvision/NAME", "timm/NAME",
-        "module:callable", an nn.Module or a function that returns one; the network is not trained further. The encoder
-        is fitted on the items that have labels, and saved with the model.
+        Turns texts or images into rows of numbers before training. "auto": "tfidf" for texts, no encoder for other
+        inputs. For texts: "tfidf"; "sentence" or "sentence:NAME" (a model of sentence-transformers, or a folder that
+        holds one); or a function that takes a list of strings. For images: "torchvision/NAME" or "timm/NAME" (a
+        pretrained network); an nn.Module; or a function that returns one. Such a network is not trained further. A
+        function can also be given by its import path, "module:callable". The encoder is fitted on the items that have
+        labels or gold, and is saved with the model.
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
-        Network that turns inputs into features of shape (n_items, n_features). "auto" is an MLP for rows of numbers and
-        LeNet for images; "identity" uses the inputs as features. A module is copied, so the original is not trained. A
-        callable takes no argument and returns a module.
+        Network that turns inputs into features of shape (n_items, n_features). "auto": "mlp" for rows of numbers,
+        "lenet" for images. "identity": the inputs are the features. A module is copied, so the original is not trained.
+        A callable takes no argument and returns a module.
     hidden : tuple of int
         Widths of the hidden layers of the MLP backbone, and of the class head on top of "identity".
     head_hidden : tuple of int or None
@@ -89,13 +90,13 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     dropout : float
         Dropout rate in the MLP backbone and the class head, from 0 to below 1.
     standardize : bool or None
-        Whether the model scales its inputs to mean 0 and standard deviation 1. None: True for a backbone given by name,
-        False for a module or callable.
+        Whether the model scales its inputs to mean 0 and standard deviation 1. None: True if `backbone` is a name,
+        False if it is a module or callable.
     augment : {"crop-flip", "resized-crop-flip"} or None
-        Random changes of training images; None for no changes. "crop-flip" shifts by up to 4 pixels and mirrors;
-        "resized-crop-flip" crops a random part, scales it to the input size and mirrors.
+        Random changes of training images. "crop-flip": shift by up to 4 pixels and mirror. "resized-crop-flip": crop a
+        random part, scale it to the input size and mirror. None: no changes.
     optimizer : {"adamw", "adam", "sgd"} or callable
-        Optimizer; a callable takes the parameters and returns a `torch.optim.Optimizer`.
+        Optimizer. A callable takes the parameters of the network and returns a `torch.optim.Optimizer`.
     learning_rate : float
         Highest learning rate of the schedule. Not used if `optimizer` is a callable.
     momentum : float
@@ -103,31 +104,33 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     weight_decay : float
         Weight decay. Not used if `optimizer` is a callable.
     schedule : {"one-cycle", "cosine", "constant"} or callable
-        Learning-rate schedule; a callable takes the fraction of training steps done, from 0 to 1, and returns a factor
-        that multiplies the learning rate.
+        Learning-rate schedule. A callable takes the fraction of training steps that are done, from 0 to 1. It returns a
+        factor that multiplies the learning rate.
     batch_size : int
         Items per step.
     epochs : int or None
-        Passes over the data. None: the method chooses, with more passes if there are few items. `history_` and the
-        progress display then group several passes into one epoch.
+        Number of passes over the data. None: the method chooses the number of passes, and makes more passes if there
+        are few items. In that case, if a pass has fewer than 50 steps, several passes form one epoch. `history_`,
+        `n_iter_` and the progress display count these epochs.
     max_time : float, str or None
-        Time limit of a training: seconds, or text such as "90s", "10m" or "2h". A training that would take longer gets
-        fewer epochs, at least one per phase; each phase gets its share of the time. A training that was cut short is
-        not reproducible bit for bit, one that fits into the limit is. `consensus` applies the limit to each fold. None:
-        no limit.
+        Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
+        longer, it gets fewer epochs, but at least one per phase. (Some methods train in several phases, one after the
+        other; each phase gets its share of the time.) Training that finishes within the limit can be reproduced bit for
+        bit. Training that was cut short cannot. `consensus` applies the limit to each fold.
     mixup : float
-        If above 0, training uses mixup: weighted means of two items, with weights drawn from Beta(mixup, mixup). Usual
-        values are 0.2 to 1. Mixup regularizes, but a training step takes twice as long.
+        If above 0, the network is trained on weighted means of two items (mixup). The weights are drawn from
+        Beta(mixup, mixup). Usual values are 0.2 to 1. Mixup regularizes, but a training step takes twice as long. 0: no
+        mixup.
     device : {"auto", "cpu", "cuda", "mps"}
         Kind of device to train on. Prediction runs on the CPU.
     devices : int
-        Number of devices. With more than one, each device has its own process and trains on its share of each batch.
-        Under torchrun, the number of processes that torchrun started is used instead.
+        Number of devices. If it is above 1, each device has its own process and trains on its part of each batch. If
+        torchrun has started the processes, their number is used instead.
     precision : str
         Numeric precision of training, as named in Lightning Fabric: for example "32-true", "bf16-mixed" or "64-true".
     channels_last : bool
-        Whether to store images with channels last in memory while training. Convolutions are then faster, and results
-        differ by rounding errors.
+        Whether to store images with channels last in memory while training. This makes convolutions faster, and changes
+        results by rounding errors.
     compile : bool
         Whether to apply `torch.compile` to the backbone while training. It is slow to start and useful on GPUs.
     random_state : int, RandomState instance or None
@@ -136,8 +139,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Names of all classes. Needed if a class may be missing from the labels. None: the classes that occur in the
         labels.
     checkpoint : str, Path or None
-        Folder in which the state of the training is saved. If the folder holds the state of an interrupted training,
-        `fit` continues it. None: no state is saved.
+        Folder for checkpoints: saved states of the training. If the folder holds a checkpoint of an interrupted
+        training run, `fit` continues from this checkpoint. None: no checkpoints are saved.
     verbose : int
         1 shows progress, 0 is silent.
 
@@ -148,7 +151,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     annotators_ : ndarray of shape (n_annotators,)
         Annotator names.
     n_features_in_ : int
-        Number of values per item.
+        Number of values per item, after the encoder.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Column names of X; only set if X has names that are all strings.
     input_shape_ : tuple of int
@@ -156,14 +159,15 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     encoder_ : Encoder or None
         The fitted encoder; None if X holds numbers.
     history_ : list of dict
-        One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has phases. Validation on
-        separate items adds `validation_accuracy`: the accuracy on their gold labels, or the agreement with annotators'
-        labels (the share of these labels that equal the predicted class). Validation on held-out labels
-        ("annotations") adds `held_out_log_likelihood` (mean per label) and `failed_checks` (sanity checks that the
-        epoch failed).
+        One dict per epoch with `epoch`, `loss` and `seconds`. If the method trains in several phases, also `phase`. If
+        validation uses separate items, also `validation_accuracy`: the accuracy on the gold labels of these items if
+        gold was given, else the fraction of their labels that equal the predicted class. If `fit` held out labels
+        (validation="annotations"), also `held_out_log_likelihood`: the mean log-likelihood per held-out label. If an
+        epoch failed sanity checks, also `failed_checks`: their descriptions.
     best_epoch_ : int or None
-        The epoch that validation chose; None without validation. If the method has several phases, validation chooses
-        an epoch of the last phase, unless the method's own documentation says otherwise.
+        The epoch that validation chose, counted from 1. None if there was no validation. If the method trains in
+        several phases, validation chooses an epoch of the last phase, unless the documentation of the method says
+        otherwise.
     n_iter_ : int
         Number of epochs trained.
     gold_used_for_ : str
@@ -172,10 +176,10 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     interrupted_ : bool
         Whether Ctrl-C ended the training early.
     cut_short_ : bool
-        Whether `max_time` shortened the training; `consensus` then says so in its `limitations`.
+        Whether `max_time` shortened the training. If it did, the `limitations` of the consensus say so.
     confusion_given_ : {"said", "true"} or None
-        "true": confusion matrices are P(label | true class). "said": they are P(true class | label). None if the method
-        has no confusion matrices.
+        What the confusion matrices are conditioned on. "true": they hold P(label | true class). "said": they hold
+        P(true class | label). None if the method has no confusion matrices.
     method_ : Method
         The fitted network.
     """
@@ -187,13 +191,13 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     needs: ClassVar[str] = ""
     """What the method needs in the data beyond labelled items; empty if nothing."""
     paper_settings: ClassVar[dict[str, Any]] = {}
-    """Settings of the method in the paper's experiments, without those of network and optimizer."""
+    """Settings of the method in the paper's experiments, without the settings of network and optimizer."""
     search_space: ClassVar[SearchSpace] = {}
     """Values to try for the method's own settings when they are tuned."""
     trains_on_labels: ClassVar[bool] = True
     """Whether training uses the annotators' labels."""
     low_effort_settings: ClassVar[dict[str, Any]] = {}
-    """Settings of the cheapest training of the method, for `crowdfuse fit --effort low`."""
+    """Settings with which the method trains fastest, for `crowdfuse fit --effort low`."""
 
     encoder: EncoderChoice = "auto"
     backbone: Backbone = "auto"
@@ -247,13 +251,13 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
     @abstractmethod
     def _build(self, spec: ModelSpec) -> Method:
-        """Return the network of the method. The only thing that a subclass must define."""
+        """Return the network of the method. A subclass must define this method, and no other."""
 
     def _after_fit(self, data: TrainingData) -> None:
-        """Update the fitted network from the training data; a subclass may define it."""
+        """Update the fitted network from the training data; a subclass may override this method."""
 
     def _resolved_settings(self) -> dict[str, Any]:
-        """Return the "auto" settings, as resolved by the first fit, that the present annotators would change."""
+        """Return "auto" settings, as the first fit resolved them, if they would be resolved differently now."""
         return {}
 
     def _default_validation(self, data: TrainingData) -> Any:
@@ -261,7 +265,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return None
 
     def _validation_annotations(self, ann: Annotations) -> Annotations:
-        """Return the labels that a validation without gold compares predictions with."""
+        """Return the labels that predictions are compared with if validation has no gold."""
         return ann
 
     def _gold(self, y: Any, gold: ArrayLike | None, ann: Annotations, n_rows: int) -> NDArray[np.int64]:
@@ -287,23 +291,24 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Parameters
         ----------
         X : array-like, sparse matrix or Inputs of shape (n_items, ...), or list of str
-            Rows of numbers, images of shape (height, width) or (channels, height, width), or texts.
+            The items: rows of numbers, images of shape (height, width) or (channels, height, width), or texts.
         y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
-            Labels. In an array, -1, NaN or None is a missing label; a 1-D array holds the labels of one annotator.
-            Items without labels are not trained on.
+            Labels of the annotators. In an array, -1, NaN or None is a missing label. A 1-D array holds the labels of
+            one annotator. Items that have neither labels nor gold are not used in training.
         items : array-like of shape (n_items,), default=None
-            Item id of each row of X, used to match the items of `Annotations` to rows. If None, the items of
-            `Annotations` must be in the order of the rows of X, or their ids must be row numbers. Arrays are always
-            matched row by row.
+            Item id of each row of X, used to match the items of `Annotations` to rows of X. If None, the items of
+            `Annotations` must be in the order of the rows of X, or the item ids must be row numbers. Labels in an array
+            are always matched row by row.
         gold : array-like of shape (n_items,), default=None
-            Name of the true class of each item; None or NaN if unknown. Training treats known classes as certain, and
-            uses them to estimate how accurate the annotators of these items are. To evaluate the model, keep other gold
-            labels that are not passed here.
+            Gold labels: the name of the true class of each item; None or NaN if unknown. Training treats these classes
+            as certain, and uses them to estimate how accurate the annotators of these items are. To evaluate the model,
+            use other gold labels that are not passed here.
         validation : tuple, float, "annotations" or None, default=None
-            Data used to choose the epoch. (X, gold), (X, Annotations) or (X, Annotations, items): separate validation
-            items. A float: this fraction of the labelled items is held out, and their predicted classes are compared
-            with their labels. "annotations": for items with several labels, some labels are held out, and their
-            likelihood decides. None: the last epoch is kept, unless the method defines another default.
+            Data used to choose the best epoch. (X, gold), (X, Annotations) or (X, Annotations, items): separate
+            validation items. A float: this fraction of the labelled items is held out (not used in training), and the
+            predicted classes of these items are compared with their labels. "annotations": some labels of items with
+            several labels are held out, and the epoch with the highest likelihood of these labels is chosen. None: the
+            last epoch is kept, unless the method has another default.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
 
@@ -317,7 +322,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         ValueError
             If inputs, labels or settings are invalid, or if labels cannot be matched to rows.
         UnfitDataError
-            If the method cannot learn from this data with any settings. A subclass of ValueError.
+            If the method cannot learn from this data, whatever its settings. A subclass of ValueError.
         DivergedError
             If the loss becomes NaN or infinite.
 
@@ -349,10 +354,12 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """Continue training with further items, labels and annotators.
 
         The first call creates the model. A new annotator starts with the parameters of the average annotator. Earlier
-        data is not kept, so the model gradually forgets items that are not passed again. MBEM and two-stage compute
-        confusion matrices by counting labels: the matrices of annotators in this data are counted again, from this data
-        alone. Each call starts a new optimizer and a new learning-rate schedule, and a method with several phases runs
-        all its phases. There is no validation and no checkpoint.
+        data is not kept, so the model gradually forgets items that are not passed again. Each call starts a new
+        optimizer and a new learning-rate schedule. A method that trains in several phases runs all of them in each
+        call. Validation and checkpoints are not available.
+
+        `MBEMClassifier` and `TwoStageClassifier` compute confusion matrices by counting labels. The matrices of
+        annotators in the new data are replaced: they are counted from the new data only.
 
         Parameters
         ----------
@@ -370,7 +377,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
         epochs : int, default=1
-            Number of passes over this data. A method with several phases trains at least one epoch per phase.
+            Number of passes over this data. A method that trains in several phases makes at least one pass per phase.
 
         Returns
         -------
@@ -380,8 +387,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         ValueError
-            If the data does not fit the model: other classes, another input shape, or new annotators although the
-            network cannot take any (annotator_heads="separate").
+            If the data does not fit the model: if it has other classes or another input shape, or if it has new
+            annotators although annotator_heads="separate", which cannot take new annotators.
 
         Examples
         --------
@@ -436,16 +443,18 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return predicted if predicted.dtype.kind != "O" else predicted.astype(str)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, *, items: ArrayLike | None = None) -> float:
-        """Return the accuracy of the predictions on gold, or their agreement with the labels of annotators.
+        """Return the accuracy of the predictions, or their agreement with the labels of annotators.
+
+        If `y` holds true classes, the score is the accuracy. If `y` holds labels of annotators, the score is the
+        agreement: the fraction of these labels that equal the predicted class.
 
         Parameters
         ----------
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         y : array-like of shape (n_items,) or (n_items, n_annotators), or Annotations
-            A 1-D array holds true classes (None or NaN if unknown); the score is then the accuracy on items with a
-            known class. A 2-D array or `Annotations` holds labels of annotators; the score is then the fraction of
-            labels that equal the predicted class.
+            True classes, as a 1-D array (None or NaN if unknown), or labels of annotators, as a 2-D array or
+            `Annotations`. Items with an unknown class are left out of the accuracy.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item; None: all 1.
         items : array-like of shape (n_items,), default=None
@@ -481,7 +490,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             weight = weight[known]
         if not weight.sum() > 0:
             raise ValueError(
-                "there is nothing to score on: no item has both a label in y and a weight above 0; "
+                "the score cannot be computed, because no item has both a label in y and a weight above 0; "
                 "pass labels, or weights above 0"
             )
         return float(np.average(right, weights=weight))
@@ -494,7 +503,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         path : str or Path
             Folder to create.
         overwrite : bool, default=False
-            Replace an existing model folder. A folder without `model.json` is never replaced.
+            Whether to replace an existing model folder. A folder without `model.json` is never replaced.
 
         Raises
         ------
@@ -532,8 +541,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     ) -> PreparedTraining:
         """Check settings and data and build the network, as `fit` does before the first training step.
 
-        Use it to find mistakes before a long training. Sets `classes_`, `annotators_`, `input_shape_`,
-        `n_features_in_`, `gold_used_for_` and the untrained `method_`.
+        Call this method to find mistakes before a long training run. It sets `classes_`, `annotators_`, `input_shape_`,
+        `n_features_in_`, `gold_used_for_`, `encoder_` and the untrained `method_`.
 
         Parameters
         ----------
@@ -546,7 +555,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         gold : array-like of shape (n_items,), default=None
             Name of the true class of each item; None or NaN if unknown. See `fit`.
         validation : tuple, float, "annotations" or None, default=None
-            Data used to choose the epoch; see `fit`.
+            Data used to choose the best epoch; see `fit`.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
 
@@ -581,7 +590,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         if ann.n_classes < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes, got {ann.n_classes} class"
-                f"{' (' + format_names(ann.classes) + ')' if ann.n_classes else ''}; name all classes with "
+                f"{' (' + format_names(ann.classes) + ')' if ann.n_classes else ''}; list all classes with "
                 "classes= (--classes on the command line)"
             )
         true_classes = self._gold(y, gold, ann, len(raw))
@@ -645,7 +654,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         prepared : PreparedTraining
             Return value of `prepare`, called on this same estimator.
         title : str, default=None
-            Shown with the progress. None shows the name of the method.
+            Text to show with the progress. None: the name of the method.
 
         Returns
         -------
@@ -659,7 +668,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         See Also
         --------
-        fit : Prepare and train in one call; an error leaves the estimator unchanged.
+        fit : Prepare and train in one call. If it raises an error, the estimator is unchanged.
 
         Examples
         --------
@@ -695,7 +704,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """Return data and recipe of a later `partial_fit`, and add new annotators to the network."""
         if classes is not None and not np.array_equal(np.sort(np.asarray(classes)), np.sort(self.classes_)):
             raise ValueError(
-                f"classes= names other classes than the model has ({format_names(self.classes_)}); leave out classes"
+                f"classes= differs from the classes of the model ({format_names(self.classes_)}); leave out classes="
             )
         inputs = self._inputs(X)
         y = labels_as_given(y)
@@ -704,9 +713,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         self.method_ = copy.deepcopy(self.method_)
         if n_new and not self.method_.takes_new_annotators:
             raise ValueError(
-                f"{format_count(n_new, 'annotator')} never seen before: {format_names(ann.annotators[-n_new:])}; "
-                "annotator_heads='separate' cannot take new annotators. Use 'shared' or 'embedded' from the first fit "
-                "on, or leave out the labels of the new annotators"
+                f"the model does not know {format_count(n_new, 'annotator')} of these labels: "
+                f"{format_names(ann.annotators[-n_new:])}; annotator_heads='separate' cannot take new annotators. "
+                "Train a new model with 'shared' or 'embedded', or leave out the labels of the new annotators"
             )
         if n_new:
             self.method_.add_annotators(n_new)
@@ -751,7 +760,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         )
 
     def json_settings(self) -> dict[str, Any]:
-        """Return the settings that describe a training, as JSON-compatible values.
+        """Return the settings that influence training, as JSON-compatible values.
 
         Returns
         -------
@@ -769,7 +778,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return {name: _describe(value) for name, value in self.get_params().items() if name not in excluded}
 
     def _checkpointing(self, data: TrainingData, held_out: Validation | None, recipe: Recipe) -> Checkpointing | None:
-        """Return where to store checkpoints, and which settings and data they belong to."""
+        """Return the folder of the checkpoints, with the settings and data that the checkpoints belong to."""
         if self.checkpoint is None:
             return None
         settings = self.json_settings() | {"seed": recipe.seed}  # the seed that was drawn
@@ -799,12 +808,12 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             )
 
     def training_limitations(self) -> tuple[str, ...]:
-        """Return what the user should know about how the training went, one sentence each.
+        """Return what the user should know about how training went, in one sentence per limitation.
 
         Returns
         -------
         limitations : tuple of str
-            Those of the method, and whether the time limit cut the training short.
+            Limitations that the method reports, and whether the time limit cut training short. Empty if there are none.
 
         Examples
         --------
@@ -819,8 +828,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             return own
         return (
             *own,
-            f"The time limit (max_time) cut the training short after {format_count(len(self.history_), 'epoch')}; with "
-            "more time the model may be better.",
+            f"The time limit (max_time) cut training short after {format_count(len(self.history_), 'epoch')}. A model "
+            "that is trained for longer may be better.",
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -20,15 +20,15 @@ from crowdfuse.methods.coin_net import COINNet
 class COINNetClassifier(GlobalConfusionsClassifier):
     """COINNet: one confusion matrix per annotator, and outlier terms for exceptional items.
 
-    Outliers are items on which annotators make other errors than their confusion matrices predict. The labels of these
-    few items are explained by outlier terms. At least one item must have two labels. The loss of an item is the sum of
-    the losses of its labels, so items with more labels have more influence.
+    Outliers are items on which annotators make other errors than their confusion matrices predict. For these few items,
+    outlier terms explain the labels. At least one item must have two labels. The loss of an item is the sum of the
+    losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     outlier_weight : float
-        How improbable the labels of an item must be for the item to count as an outlier. With 1, the outliers are
-        roughly the items whose labels are less probable than chance; larger values give fewer outliers.
+        How improbable the labels of an item must be for the item to count as an outlier; larger values give fewer
+        outliers. If it is 1, the outliers are roughly the items whose labels are less probable than chance.
     volume_weight : float
         Strength of the regularizer that pushes the class probabilities of different items apart, so that only one
         combination of probabilities and matrices explains the labels; see `GeoCrowdNetClassifier`.
@@ -80,16 +80,18 @@ class COINNetClassifier(GlobalConfusionsClassifier):
     def _build(self, spec: ModelSpec) -> Method:
         check_nonnegative("outlier_weight", self.outlier_weight)
         if not self.outlier_weight:
-            raise ValueError("outlier_weight must be above 0: with 0 every item is an outlier and nothing is learned")
+            raise ValueError(
+                "outlier_weight must be above 0, got 0: every item would be an outlier, and nothing would be learned"
+            )
         check_nonnegative("volume_weight", self.volume_weight)
         if self.start is not None:
             check_above_chance("start", self.start, spec.n_classes)
         return COINNet(spec, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return an outlier score per item: how much of the likelihood of its labels comes from outlier terms.
+        """Return an outlier score per item: how much of the probability of its labels comes from outlier terms.
 
-        The items may be training items or new ones.
+        The items may be training items or new items.
 
         Parameters
         ----------
@@ -103,8 +105,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         Returns
         -------
         outliers : ndarray of shape (n_items,)
-            Scores from 0 (not an outlier) to 1 (certain outlier): the root mean square, over the labels of the item, of
-            the probability that the outlier terms add to the label. NaN for items without labels.
+            Scores from 0 (not an outlier) to 1 (certain outlier); NaN for items without labels. The score is a root
+            mean square over the labels of the item: of the probability that the outlier terms add to each label.
 
         Examples
         --------

@@ -19,7 +19,7 @@ from crowdfuse.methods.conal import CoNAL
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CoNALClassifier(CrowdClassifier):
-    """CoNAL: a common confusion matrix that all annotators share, and an individual one per annotator.
+    """CoNAL: one common confusion matrix for all annotators, and one individual confusion matrix per annotator.
 
     The distribution of an annotator's labels is a mixture of the common matrix and the annotator's individual matrix.
     The share of each matrix in the mixture depends on the item and the annotator. The loss of an item is the sum of the
@@ -28,9 +28,10 @@ class CoNALClassifier(CrowdClassifier):
     Parameters
     ----------
     separation : float
-        Strength, per label, of the term that pushes the individual matrices away from the common one. The authors' code
-        uses 0.00001 per annotator, which for their 44 and 59 annotators corresponds to 0.0005 here. On synthetic
-        annotators, 0.01 separated the matrices better, and 0.1 was too strong: the term outweighed the labels.
+        Strength, per label, of the term that pushes the individual matrices away from the common matrix. The authors'
+        code uses 0.00001 per annotator. For their data sets, which have 44 and 59 annotators, this corresponds to
+        0.0005 here. On synthetic annotators, 0.01 separated the matrices better. 0.1 was too strong: the term
+        outweighed the labels.
     embedding : int
         Size of the embeddings of annotators and items from which the shares of the two matrices are computed.
 
@@ -47,10 +48,11 @@ class CoNALClassifier(CrowdClassifier):
 
     Notes
     -----
-    With few annotators, beware of an annotator who is always wrong: the common matrix absorbs part of that annotator's
-    errors, so `CrowdLayerClassifier` corrects them better. For each item and annotator, `confusion_matrices` returns
-    the mixture of both matrices, and `common_share` returns the share of the common matrix, which lies between 0.27 and
-    0.73. `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+    If there are few annotators, beware of an annotator who is always wrong: the common matrix absorbs part of that
+    annotator's errors, so `CrowdLayerClassifier` corrects them better. For each item and annotator,
+    `confusion_matrices` returns the mixture of both matrices, and `common_share` returns the share of the common
+    matrix. This share is the sigmoid of a cosine, so it lies between 0.27 and 0.73. `fused_labels` combines the
+    network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------
@@ -103,7 +105,7 @@ class CoNALClassifier(CrowdClassifier):
 
     @property
     def individual_confusions_(self) -> NDArray[np.float32]:
-        """Individual confusion matrix of each annotator, without the common one.
+        """Individual confusion matrix of each annotator, without the common matrix.
 
         Returns
         -------
@@ -115,7 +117,9 @@ class CoNALClassifier(CrowdClassifier):
         return _row_softmax(self.method_.individual)
 
     def common_share(self, X: Any, annotations: Any = None, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
-        """Return the share of the common confusion matrix in each annotator's matrix, per item.
+        """Return, for each item and annotator, the share of the common confusion matrix in the mixture.
+
+        The annotator's confusion matrix on an item is a mixture of the common matrix and an individual matrix.
 
         Parameters
         ----------
@@ -129,7 +133,8 @@ class CoNALClassifier(CrowdClassifier):
         Returns
         -------
         share : ndarray of shape (n_items, n_annotators) or (n_labels,)
-            Between 0.27 and 0.73. With annotations, one share per label, in the order of the annotations.
+            Between 0.27 and 0.73, because the share is the sigmoid of a cosine. If `annotations` are given, one share
+            per label, in the order of the annotations.
 
         Examples
         --------

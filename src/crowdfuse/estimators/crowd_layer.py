@@ -16,22 +16,23 @@ from crowdfuse.methods.crowd_layer import CrowdLayer, Layer
 class CrowdLayerClassifier(GlobalConfusionsClassifier):
     """Crowd layer: one output layer per annotator on top of the network.
 
-    The layers are trained with the network and removed for prediction. The loss of an item is the sum of the losses of
-    its labels, so items with more labels have more influence.
+    The layers are trained together with the network. They are not used for prediction. The loss of an item is the sum
+    of the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     layer : {"matrix", "vector", "bias", "vector+bias"}
-        What the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix and
-        can learn any confusion. "vector": scales each class. "bias": adds to each class. "vector+bias": both. The last
-        three have few parameters, and cannot learn which class an annotator confuses with which.
+        What the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix, for
+        K classes; this can learn any confusion. "vector": multiplies each probability by a factor. "bias": adds a
+        number to each probability. "vector+bias": both. The last three have few parameters. They cannot learn which
+        class an annotator confuses with which.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class): output of each annotator's layer if one class has probability 1. The matrices start close
-        to chance and become sharper during training. After few steps, trust which entry of a row is largest, but not
-        its value.
+        P(label | true class): the output of each annotator's layer if the true class has probability 1. The matrices
+        start close to chance and become sharper during training. After a short training, you can trust which entry of a
+        row is largest, but not its value.
 
     See Also
     --------

@@ -1,4 +1,4 @@
-"""Compose the docstring of an estimator: its own parameters and attributes, then those of its parent class.
+"""Compose the docstring of an estimator: its own parameters and attributes, then the ones of its parent class.
 
 A shared parameter is described once, in the class that declares it, and still appears in `help()` of every subclass.
 Defaults are read from the class, so that the text cannot disagree with the code.
@@ -31,18 +31,18 @@ class ComposedDocstring:
 
 
 def compose_docstring(cls: type) -> str:
-    r"""Return the docstring of a class with inherited entries and with the defaults of its parameters.
+    r"""Return the docstring of a class, completed by inherited entries and by the defaults of its parameters.
 
     Parameters
     ----------
     cls : type
-        A class with a numpydoc docstring. Its parent's docstring is already composed.
+        A class with a numpydoc docstring. The docstring of its parent must be composed already.
 
     Returns
     -------
     docstring : str
-        Summary and sections in numpydoc's order. Own entries come before inherited ones, and replace an inherited
-        entry of the same name.
+        Summary and sections in numpydoc's order. The entries of the class come before the inherited entries, and
+        replace inherited entries of the same name.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def compose_docstring(cls: type) -> str:
 
 
 def split_sections(docstring: str) -> tuple[str, dict[str, str]]:
-    r"""Split a cleaned numpydoc docstring into the text before the first section, and the sections by title.
+    r"""Split a numpydoc docstring into the text before the first section, and the sections by title.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def split_entries(section: str) -> dict[str, str]:
     Returns
     -------
     entries : dict of str to str
-        The text of each entry, by name; entries of several names ("a, b : int") appear under "a, b".
+        The text of each entry, by name. An entry for several names, such as "a, b : int", has the key "a, b".
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A fitted network and how to query it: from raw X and labels to features, batches and (item, annotator) pairs."""
+"""Query a fitted network: from raw X and labels to features, batches and values of (item, annotator) pairs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from crowdfuse.training.prediction import evaluation_blocks, predict_logits
 MAX_DENSE_BYTES = 2 * 10**9
 
 PairFunction = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Maps features (B, D) and the items and annotators of L pairs, (L,) each, to values (L, ...)."""
+"""Takes features (B, D), and for L pairs the items (L,) and the annotators (L,). Returns values (L, ...)."""
 
 
 class FittedNetwork:
-    """Fitted attributes of a classifier, and the private helpers that its public methods share."""
+    """Fitted attributes of a classifier, and the private methods that its public methods share."""
 
     method_: Method
     encoder_: Encoder | None
@@ -66,7 +66,8 @@ class FittedNetwork:
     def _batches(self, inputs: Inputs, ann: Annotations) -> Iterator[tuple[Batch, Tensor]]:
         """Yield all rows in order, with their labels and features.
 
-        Annotators unknown to the network share one position after the known ones: the average annotator.
+        All annotators that the network does not know get the same position, the one after the known annotators. It
+        stands for the average annotator.
         """
         n_rows = len(inputs)
         data = TrainingData(inputs, ann, np.full(n_rows, -1, np.int64), np.ones(n_rows, np.float32))
@@ -93,8 +94,9 @@ class FittedNetwork:
     ) -> NDArray[np.float32]:
         """Return values of all pairs, (n_items, n_annotators, ...), or of the labelled pairs, (n_labels, ...).
 
-        `pair_function` gets the network, or a copy of it with an average annotator, and returns the function to call.
-        `caller` is the public method that the error message names if the result would be too large.
+        `pair_function` takes the network (or a copy with an average annotator) and returns the function that computes
+        the values. `caller` is the name of the public method; the error message shows it if the result would be too
+        large.
         """
         inputs = self._inputs(X)
         n_annotators = len(self.annotators_)
@@ -118,7 +120,7 @@ class FittedNetwork:
         return method
 
     def _known(self, ann: Annotations, *, warn: bool = True) -> Annotations:
-        """Return the labels with this model's class and annotator positions; unknown annotators come last."""
+        """Return the labels with the positions of classes and annotators in this model; new annotators come last."""
         ann = ann.with_classes(self.classes_)
         position = positions_of(ann.annotators, self.annotators_)
         count = np.bincount(ann.annotator, minlength=ann.n_annotators)
@@ -145,9 +147,9 @@ class FittedNetwork:
         )
 
     def _refuse_huge(self, n_bytes: int, alternative: str) -> None:
-        """Refuse a dense result of more than MAX_DENSE_BYTES, and name the alternative."""
+        """Raise an error if a dense result would take more than MAX_DENSE_BYTES; the message gives an alternative."""
         if n_bytes > MAX_DENSE_BYTES:
             raise ValueError(
-                f"the result would take {n_bytes / 1e9:.1f} GB (limit {MAX_DENSE_BYTES / 1e9:.1f} GB); "
-                f"ask for {alternative}"
+                f"the result would take {n_bytes / 1e9:.1f} GB, and the limit is {MAX_DENSE_BYTES / 1e9:.1f} GB; "
+                f"use {alternative}"
             )

@@ -23,38 +23,38 @@ MAX_ANNOTATORS_WITH_SHARED_HEADS = 100  # with more, annotator_heads="auto" mean
 class FusionClassifier(CrowdClassifier):
     """Sample-wise label fusion: weights and confusion matrices per item and annotator.
 
-    This is the method of the paper under References. For every item, the network predicts a weight for each annotator
-    and a confusion matrix that corrects the annotator's label. The weighted mean of the corrected labels is the soft
+    This is the method of the paper under References. For every item and annotator, the network predicts a weight and a
+    confusion matrix. The matrix corrects the annotator's label. The weighted mean of the corrected labels is the soft
     label that the classifier is trained on.
 
     Parameters
     ----------
     n_bases : int
-        Number M of permutations. Confusion matrices are weighted means of these permutations. For K classes, at most K!
-        are used. With 1, the only permutation is the identity: this is the ablation that learns weights but no
-        confusions.
+        Number M of permutations of the classes. Confusion matrices are weighted means of these permutations. For K
+        classes, at most K! are used. If it is 1, the only permutation is the identity: this ablation learns weights but
+        no confusions.
     basis : {"random", "latin"}
-        How permutations are chosen. "random": drawn at random, as in the paper. "latin": shuffled cyclic shifts; with
-        `M >= K` they can correct every label to every class.
+        How permutations are chosen. "random": drawn at random, as in the paper. "latin": shuffled cyclic shifts. If `M
+        >= K`, these can correct every label to every class.
     penalty : float
-        Strength (lambda) of the penalty that pulls the matrices towards the identity.
+        Strength (lambda in the paper) of the penalty that pulls the matrices towards the identity.
     confusions : {"basis", "full"}
-        "basis": mixtures of permutations. "full": an unconstrained matrix per item and annotator, whose columns sum to
-        1; for at most 100 classes.
+        "basis": mixtures of permutations. "full": any matrix whose columns sum to 1, predicted for each item and
+        annotator. "full" is limited to 100 classes.
     weights : {"learned", "uniform"}
-        "learned": predicted for each item and annotator. "uniform": all equal, the ablation that learns confusion
-        matrices only.
+        "learned": weights are predicted for each item and annotator. "uniform": all weights are equal; this ablation
+        learns confusion matrices only.
     annotator_heads : {"auto", "shared", "separate", "embedded"}
-        Networks that predict weights and matrices. "separate": one network per annotator, as in the paper; suited to
-        few annotators (the networks that predict weights share all layers but the last). "shared": one network for all
-        annotators, except for its last layer, which is separate for each annotator. "embedded": one network for all
-        annotators, which takes an embedding of the annotator as input; suited to many annotators. "auto": "shared" for
-        up to 100 annotators, else "embedded".
+        Networks that predict weights and matrices. "separate": one network per annotator predicts the matrices, as in
+        the paper; suited to few annotators. The weights come from one network whose last layer is separate for each
+        annotator. "shared": one network for all annotators, except for its last layer, which is separate for each
+        annotator. "embedded": one network for all annotators, which takes an embedding of the annotator as input;
+        suited to many annotators. "auto": "shared" for up to 100 annotators, else "embedded".
     embedding : int
-        Size of the annotator embedding of embedded heads.
+        Size of the annotator embedding; used only if the heads are "embedded".
     annotator_hidden : tuple of int or None
-        Widths of the hidden layers of the annotators' heads. None: the widths of the class head, or (64,) if the class
-        head has no hidden layer.
+        Widths of the hidden layers of the networks that `annotator_heads` describes. None: the widths of the class
+        head, or (64,) if the class head has no hidden layer.
     loss_scale : {"plain", "paper"}
         "plain": the loss is the mean over items. "paper": it is the mean divided by the number of classes, as in the
         paper's experiments.
@@ -62,12 +62,12 @@ class FusionClassifier(CrowdClassifier):
     Attributes
     ----------
     n_bases_ : int or None
-        Number of permutations in use; None with full confusion matrices.
+        Number of permutations in use; None if confusions="full".
 
     See Also
     --------
-    GatedClassifier : The default method; models labels instead of correcting them.
-    TraceRegClassifier : One confusion matrix per annotator, the same for all items.
+    GatedClassifier : The default method. It models how labels arise instead of correcting them. TraceRegClassifier :
+    One confusion matrix per annotator, the same for all items.
 
     Notes
     -----
@@ -129,7 +129,7 @@ class FusionClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.confusions == "full" and spec.n_classes > MAX_CLASSES_WITH_FULL_CONFUSIONS:
             raise ValueError(
-                f"confusions='full' is for at most {MAX_CLASSES_WITH_FULL_CONFUSIONS} classes, got {spec.n_classes}; "
+                f"confusions='full' takes at most {MAX_CLASSES_WITH_FULL_CONFUSIONS} classes, got {spec.n_classes}; "
                 "use confusions='basis'"
             )
         possible = math.factorial(spec.n_classes)
@@ -175,7 +175,7 @@ class FusionClassifier(CrowdClassifier):
         Returns
         -------
         n_bases : int or None
-            The smaller of `n_bases` and K! for K classes; None with full confusion matrices.
+            The smaller of `n_bases` and K!, for K classes. None if confusions="full".
         """
         check_is_fitted(self)
         assert isinstance(self.method_, Fusion)

@@ -34,41 +34,41 @@ MAX_COUNTED_ITEMS = 20_000
 class GatedClassifier(CrowdClassifier):
     """The default method: learns the probability that each annotator is right on each item.
 
-    The classifier and these probabilities (the "gates") are learned together from the labels alone, in three phases.
-    The first phase learns which label each annotator would give to each item. The second infers a class for each item
-    from these predicted labels, and trains classifier and gates on the inferred classes. The third starts from the
-    result and maximizes the joint likelihood of all labels of an item.
+    These probabilities are called gates. Classifier and gates are learned together from the labels, in three phases.
+    The first phase learns which label each annotator would give to each item. The second phase infers a class for each
+    item from these predicted labels, and trains classifier and gates on the inferred classes. The third phase continues
+    from there, and maximizes the joint likelihood of all labels of each item.
 
     Parameters
     ----------
     wrong : {"uniform", "annotator", "shared", "basis"}
-        Distribution of wrong labels. "uniform": all wrong classes are equally likely. "annotator": one learned table
-        per annotator. "shared": one learned table for all annotators. "basis": one learned mixture of permutations per
-        annotator.
+        How wrong labels are distributed over the wrong classes. "uniform": all wrong classes are equally likely.
+        "annotator": one learned table per annotator. "shared": one learned table for all annotators. "basis": one
+        learned mixture of permutations per annotator.
     n_bases : int
-        Number of permutations; used only with wrong="basis".
+        Number of permutations; used only if wrong="basis".
     hold_out : bool
-        Whether to hold out a tenth of all labels, at most 5,000, from items with several labels. Their likelihood
-        decides how the second phase infers classes and which epoch of the third phase is kept. If False, or if no item
-        has two labels, the last epoch is kept. Used only if `fit` is called with validation=None.
+        Whether to hold out (not train on) a tenth of all labels, at most 5,000. They are taken from items with several
+        labels. The likelihood of these held-out labels decides how the second phase infers classes, and which epoch is
+        kept. If False, or if no item has two labels, the last epoch is kept. Used only if `fit` is called with
+        validation=None.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
         annotator as input; suited to many annotators. "auto": "shared" for up to 1,000 annotators, else "embedded".
     embedding : int
-        Size of the annotator embedding of embedded heads.
+        Size of the annotator embedding; used only if the heads are "embedded".
 
     See Also
     --------
-    MaDLClassifier : A similar model, trained in one phase.
-    FusionClassifier : The paper's method.
+    MaDLClassifier : A similar model that is trained in one phase. FusionClassifier : The paper's method.
 
     Notes
     -----
-    The labels alone are not enough in two cases, in which some gold is needed: if annotators make the same mistakes, or
-    if there are only two classes and different annotators fail on different items. Ten or more items with gold can
-    overrule the classes inferred from the labels. docs/method.md describes the model, comparisons with other models,
-    and the cases in which it fails.
+    In two cases the labels alone are not enough, and some gold labels are needed: if annotators make the same mistakes,
+    or if there are only two classes and different annotators fail on different items. If ten or more items have gold,
+    the gold can overrule the classes that were inferred from the labels. docs/method.md describes the model,
+    comparisons with other models, and the cases in which it fails.
 
     References
     ----------
@@ -109,8 +109,8 @@ class GatedClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.epochs is not None and self.epochs < 2:
             raise ValueError(
-                f"gated needs at least 2 epochs, got epochs={self.epochs}: one for each of its first two phases; "
-                "use 3 epochs or more to train all three phases"
+                f"gated needs at least 2 epochs, got epochs={self.epochs}; use 3 or more, one for each of its three "
+                "training phases"
             )
         wrong: WrongLabels = UniformWrongLabels(spec.n_classes, spec.n_annotators)
         if self.wrong == "annotator":
@@ -153,8 +153,8 @@ class GatedClassifier(CrowdClassifier):
     ) -> NDArray[np.float32]:
         """Return the probability that each annotator is right on each item.
 
-        These probabilities are the gates of the method. They are predicted from the input alone, without the labels of
-        the item. For one accuracy per annotator, with an interval, see `consensus`.
+        These probabilities are predicted from the input alone, without the labels of the item. For one accuracy per
+        annotator, with an interval, see `consensus`.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class GatedClassifier(CrowdClassifier):
         Returns
         -------
         accuracy : ndarray of shape (n_items, n_annotators) or (n_labels,)
-            With annotations, one probability per label, in the order of the annotations.
+            If `annotations` are given, one probability per label, in the order of the annotations.
 
         Examples
         --------

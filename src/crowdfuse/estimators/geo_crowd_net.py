@@ -17,10 +17,10 @@ from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     """GeoCrowdNet: one confusion matrix per annotator, made identifiable by a volume regularizer.
 
-    Many combinations of network and matrices explain the labels equally well. The regularizer selects the combination
-    whose class probabilities, or whose matrices, differ most from each other (have the largest volume). The volume is
-    computed per batch, so `batch_size` must be well above the number of classes. The loss of an item is the sum of the
-    losses of its labels, so items with more labels have more influence.
+    Many combinations of network and matrices explain the labels equally well. The regularizer selects one combination.
+    It maximizes a volume, which measures how much the class probabilities of different items (or the confusion
+    matrices) differ from each other. The volume is computed per batch, so `batch_size` must be well above the number of
+    classes. The loss of an item is the sum of the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
         clear items and annotators are inaccurate. "w": the confusion matrices; choose it if items are ambiguous and
         each class has expert annotators.
     volume_weight : float
-        Strength of the regularizer. With 0, the loss is the likelihood of the labels alone.
+        Strength of the regularizer. 0 turns it off: the network then maximizes the likelihood of the labels alone.
     start : float or None
         Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes and Euler's number e, as
         in the authors' code. This is 23 % for 10 classes.

@@ -15,7 +15,7 @@ from crowdfuse.methods.global_confusions import GlobalConfusions
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GlobalConfusionsClassifier(CrowdClassifier):
-    """Base class of the classifiers with one confusion matrix per annotator, the same for all items.
+    """Base class of classifiers that learn one confusion matrix per annotator, the same for all items.
 
     Attributes
     ----------

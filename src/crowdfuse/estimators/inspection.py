@@ -1,4 +1,4 @@
-"""Public methods that look inside a fitted classifier: probabilities, annotators, fused labels, consensus."""
+"""Public methods that show what a fitted classifier has learned: probabilities, annotators, labels, consensus."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LabelLogProbabilities(NamedTuple):
     label_log_probabilities : ndarray of shape (n_labels, n_classes) or None
         For each label and class, `log p(label | class)`. None if the method does not model this probability.
     annotations : Annotations
-        The labels, with items in the order of the rows of X. In its `annotators`, names not seen in training come last.
+        The labels, with items in the order of the rows of X. Annotators that were not in the training data come last.
     """
 
     class_log_probabilities: NDArray[np.float64]
@@ -51,11 +51,12 @@ class LabelledPredictions(NamedTuple):
     Attributes
     ----------
     annotations : Annotations
-        The labels, with items in the order of the rows of X. In its `annotators`, names not seen in training come last.
+        The labels, with items in the order of the rows of X. Annotators that were not in the training data come last.
     class_probabilities : ndarray of shape (n_items, n_classes)
-        Class probabilities from the inputs alone; the same as `predict_proba`.
+        Class probabilities from the inputs alone; the same as the method `predict_proba` returns.
     fused_labels : ndarray of shape (n_items, n_classes)
-        Class probabilities from the labels; the same as `fused_labels`. NaN for items without labels.
+        Class probabilities from the labels; the same as the method `fused_labels` returns. NaN for items without
+        labels.
     annotator_weights : ndarray of shape (n_labels,)
         For each label, the weight of its annotator on its item; see `annotator_weights`.
     """
@@ -72,7 +73,7 @@ class Inspection(FittedNetwork):
     estimates_item_accuracy: ClassVar[bool] = False
     """Whether `annotator_accuracy_per_item` is available."""
     cross_fits_itself: ClassVar[bool] = False
-    """Whether `fit` trains networks without each item, so that `consensus` needs no further training."""
+    """Whether `fit` itself trains networks on folds of the items. If True, `consensus` needs no further training."""
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Predict class probabilities from the inputs alone.
@@ -85,7 +86,7 @@ class Inspection(FittedNetwork):
         Returns
         -------
         probabilities : ndarray of shape (n_items, n_classes)
-            Columns in the order of `classes_`; rows sum to 1.
+            Probability of each class. Columns are in the order of `classes_`; rows sum to 1.
 
         See Also
         --------
@@ -113,23 +114,26 @@ class Inspection(FittedNetwork):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            Labels of the items. If given, the weights of an item sum to 1 over the annotators who labelled it, and all
-            others have weight 0. If None, they sum to 1 over all annotators in `annotators_`.
+            Labels of the items. If given, the weights of an item sum to 1 over the annotators who labelled this item,
+            and all other annotators have weight 0. If None, the weights of an item sum to 1 over all annotators in
+            `annotators_`.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         sparse : bool, default=False
-            Return a SciPy CSR array that stores only pairs (item, annotator) with a label. Requires `annotations`.
+            Whether to return a SciPy CSR array, which stores only pairs (item, annotator) with a label. Requires
+            `annotations`.
 
         Returns
         -------
         weights : ndarray or csr_array of shape (n_items, n_annotators)
-            Rows sum to 1; rows of items without labels are 0. Columns are in the order of `annotators_`, followed by
-            annotators that were not seen in training, in the order of the annotations.
+            Rows sum to 1. If `annotations` are given, rows of items without labels are all 0. Columns are in the order
+            of `annotators_`, followed by annotators that were not in the training data, in the order of the
+            annotations.
 
         Raises
         ------
         ValueError
-            If `sparse` is True without annotations, or if the dense result would take more than 2 GB.
+            If `sparse` is True but `annotations` is None, or if the dense result would take more than 2 GB.
 
         Examples
         --------
@@ -164,7 +168,7 @@ class Inspection(FittedNetwork):
     ) -> NDArray[np.float32]:
         """Return the confusion matrix of each annotator on each item.
 
-        `confusion_given_` says whether rows or columns of a matrix sum to 1.
+        Rows are true classes and columns are given labels. `confusion_given_` says whether rows or columns sum to 1.
 
         Parameters
         ----------
@@ -178,8 +182,8 @@ class Inspection(FittedNetwork):
         Returns
         -------
         matrices : ndarray of shape (n_items, n_annotators, n_classes, n_classes) or (n_labels, n_classes, n_classes)
-            The last two axes are (true class, given label). With annotations, one matrix per label, in the order of
-            the annotations.
+            The last two axes are (true class, given label). If `annotations` are given, one matrix per label, in the
+            order of the annotations.
 
         Raises
         ------
@@ -210,7 +214,7 @@ class Inspection(FittedNetwork):
     ) -> NDArray[np.float32]:
         """Return the probability that each annotator is right on each item.
 
-        Only some methods estimate it: see the class attribute `estimates_item_accuracy`.
+        Only some methods estimate this probability; their class attribute `estimates_item_accuracy` is True.
 
         Parameters
         ----------
@@ -224,7 +228,7 @@ class Inspection(FittedNetwork):
         Returns
         -------
         accuracy : ndarray of shape (n_items, n_annotators) or (n_labels,)
-            With annotations, one probability per label, in the order of the annotations.
+            If `annotations` are given, one probability per label, in the order of the annotations.
 
         Raises
         ------
@@ -233,7 +237,7 @@ class Inspection(FittedNetwork):
 
         See Also
         --------
-        consensus : One accuracy per annotator, with an interval; for every method.
+        consensus : Estimates one accuracy per annotator, with an interval; available for every method.
 
         Examples
         --------
@@ -242,19 +246,19 @@ class Inspection(FittedNetwork):
         (True, False)
         """
         raise TypeError(
-            f"{type(self).__name__} does not estimate the accuracy of annotators on each item; use GatedClassifier, or "
-            "consensus(X, annotations).annotator_accuracy for one number per annotator"
+            f"{type(self).__name__} does not estimate the accuracy of annotators on each item; use GatedClassifier. "
+            "For one accuracy per annotator, use consensus(X, annotations).annotator_accuracy"
         )
 
     @property
     def confusion_given_(self) -> str | None:
-        """Which conditional probability the confusion matrices hold.
+        """What the confusion matrices are conditioned on: the given label ("said") or the true class ("true").
 
         Returns
         -------
         given : {"said", "true"} or None
-            "said": columns sum to 1, P(true class | given label). "true": rows sum to 1, P(given label | true class).
-            None if the method has no confusion matrices.
+            "said": the matrices hold P(true class | given label), and columns sum to 1. "true": the matrices hold
+            P(given label | true class), and rows sum to 1. None if the method has no confusion matrices.
         """
         check_is_fitted(self)
         return self.method_.confusion_given
@@ -267,8 +271,8 @@ class Inspection(FittedNetwork):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators)
-            Labels to combine. Annotators not seen in training are treated like the average annotator, and a warning
-            lists them.
+            Labels to combine. Annotators that were not in the training data are treated like the average annotator, and
+            a warning lists them.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
 
@@ -279,7 +283,7 @@ class Inspection(FittedNetwork):
 
         See Also
         --------
-        consensus : The recommended label of each item, with its confidence; the classifier counts as evidence too.
+        consensus : The recommended class of each item, computed from the labels and the classifier.
 
         Examples
         --------
@@ -310,14 +314,14 @@ class Inspection(FittedNetwork):
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         warn : bool, default=True
-            Whether to warn of annotators that were not seen in training.
+            Whether to warn if annotators were not in the training data.
 
         Returns
         -------
         predictions : LabelledPredictions
-            Named tuple (annotations, class_probabilities, fused_labels, annotator_weights). The first is the labels in
-            the order of the rows of X; the other three have the shapes (n_items, n_classes), (n_items, n_classes) and
-            (n_labels,).
+            Named tuple (annotations, class_probabilities, fused_labels, annotator_weights). `annotations` holds the
+            labels in the order of the rows of X. The other three are arrays of shape (n_items, n_classes), (n_items,
+            n_classes) and (n_labels,).
 
         See Also
         --------
@@ -347,7 +351,7 @@ class Inspection(FittedNetwork):
     def label_log_probabilities(
         self, X: Any, annotations: Any, *, items: ArrayLike | None = None
     ) -> LabelLogProbabilities:
-        """Return the log-probabilities from which the likelihood of labels is computed.
+        """Return the log-probabilities from which the likelihood of the labels can be computed.
 
         Parameters
         ----------
@@ -361,13 +365,13 @@ class Inspection(FittedNetwork):
         Returns
         -------
         log_probabilities : LabelLogProbabilities
-            Named tuple (class_log_probabilities, label_log_probabilities, annotations): log P(class | input) of shape
-            (n_items, n_classes), log P(label | class) of shape (n_labels, n_classes), and the labels in the order of
-            the rows of X.
+            Named tuple (class_log_probabilities, label_log_probabilities, annotations). The first is log P(class |
+            input), of shape (n_items, n_classes). The second is log P(label | class), of shape (n_labels, n_classes),
+            or None if the method does not model it. The third holds the labels in the order of the rows of X.
 
         See Also
         --------
-        crowdfuse.label_likelihood : Mean log-likelihood of labels, to choose between classifiers without gold.
+        crowdfuse.label_likelihood : Mean log-likelihood of labels, used to choose between classifiers without gold.
 
         Examples
         --------
@@ -401,9 +405,10 @@ class Inspection(FittedNetwork):
     ) -> Consensus:
         """Estimate the class of each item and the accuracy of each annotator from labels, this classifier and gold.
 
-        The consensus uses out-of-fold predictions: for each fold, a fresh copy of this classifier is trained on the
-        other folds and predicts the items of this fold. A classifier that predicted its own training items would repeat
-        mistakes that it has memorized. See `crowdfuse.consensus` for the model.
+        The predictions of the classifier are out-of-fold predictions: the items are split into folds, and the items of
+        each fold are predicted by a fresh copy of this classifier that was trained on the other folds. A classifier
+        that predicts its own training items repeats mistakes that it has memorized. See `crowdfuse.consensus` for the
+        model.
 
         Parameters
         ----------
@@ -414,28 +419,29 @@ class Inspection(FittedNetwork):
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
-            Name of the true class of each item; None or NaN if unknown. Known classes are treated as certain, and the
-            copies are trained on them as in `fit`.
+            Name of the true class of each item; None or NaN if unknown. Known classes are treated as certain. The
+            copies of the classifier are trained on them as in `fit`.
         folds : int, default=5
-            Number of folds; one copy is trained per fold. With 0, this fitted classifier predicts all items, and the
-            `limitations` of the result warn that the confidence is too high.
+            Number of folds; one copy of the classifier is trained per fold. If 0, no copy is trained: this fitted
+            classifier predicts all items, and the `limitations` of the result warn that the confidence is too high.
 
         Returns
         -------
         result : Consensus
-            Per item: class probabilities, consensus and confidence. Per label: the probability that it is wrong. Per
-            annotator: accuracy with a 95 % interval, and a confusion matrix.
+            Per item: class probabilities, the consensus (the most probable class) and the confidence (its probability).
+            Per label: the probability that it is wrong. Per annotator: accuracy with a 95 % interval, and a confusion
+            matrix.
 
         Raises
         ------
         KeyboardInterrupt
-            If a training is interrupted.
+            If training is interrupted (Ctrl-C).
         ValueError
             If `folds` is negative, 1 or not an integer.
 
         See Also
         --------
-        crowdfuse.consensus : The same for the probabilities of any classifier.
+        crowdfuse.consensus : Computes the consensus from labels and the probabilities of any classifier.
 
         Examples
         --------
@@ -467,10 +473,10 @@ class Inspection(FittedNetwork):
         folder: Path | None = None,
         labels: Annotations | None = None,
     ) -> OutOfFold | None:
-        """Return out-of-fold predictions, or those of this classifier with 0 folds; None if interrupted.
+        """Return out-of-fold predictions, or predictions of this classifier if `folds` is 0; None if interrupted.
 
-        A method that cross-fits in its own training overrides this and returns what it has, so that folds are never
-        nested. The parameters are those of `cross_fit`.
+        A method that cross-fits in its own training overrides this method and returns the predictions of its own folds,
+        so that folds are never nested. The parameters are the same as in `cross_fit`.
         """
         return cross_fit(
             cast("CrowdClassifier", self),
@@ -500,9 +506,9 @@ class Inspection(FittedNetwork):
         """Make a report on this model and these labels: an HTML page, which notebooks display.
 
         The report shows the accuracy and the weaknesses of each annotator, confused classes, disputed items, and labels
-        that are probably wrong. Its numbers come from `consensus`. With gold, it also evaluates the model and the
-        consensus. `report.save("report.html")` writes a page that needs no network access, and the same content as
-        Markdown and JSON.
+        that are probably wrong. Its numbers come from `consensus`. If gold is given, the report also evaluates the
+        model and the consensus. `report.save("report.html")` writes a page that needs no network access, and the same
+        content as Markdown and JSON.
 
         Parameters
         ----------
@@ -513,22 +519,23 @@ class Inspection(FittedNetwork):
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), or data frame, default=None
-            Name of the true class of each item; None or NaN if unknown. A data frame has the columns item and label,
-            and may leave out items. Used only to evaluate model and consensus.
+            Name of the true class of each item; None or NaN if unknown. A data frame must have the columns item and
+            label; it need not contain all items. Gold is used only to evaluate the model and the consensus.
         consensus : Consensus, default=None
-            Result of `consensus(X, annotations, items=items)`, if you have it already. If None, it is computed.
+            Result of `consensus(X, annotations, items=items)`, if you have already computed it. None: it is computed
+            here.
         folds : int, default=5
-            Number of folds of the consensus; one copy of this classifier is trained per fold. Not used if `consensus`
-            is given.
+            Number of folds used to compute the consensus; one copy of this classifier is trained per fold. Not used if
+            `consensus` is given.
         n_items : int, default=30
             Number of disputed items to show, at most 200.
         sensitivity : float, default=0.95
-            Used with two classes and gold: the report suggests a threshold that finds at least this fraction of the
-            positive items.
+            Fraction of the positive items to find, used if there are two classes and gold. The report suggests a
+            threshold on the class probability that finds at least this fraction.
         positive : object, default=None
-            Used with two classes: name of the positive class. If None, the second of `classes_`.
+            Name of the positive class, used if there are two classes. None: the second of `classes_`.
         title : str, default=None
-            Title of the page. If None, a title that names the method.
+            Title of the page. None: a title with the name of the method.
 
         Returns
         -------
@@ -538,7 +545,8 @@ class Inspection(FittedNetwork):
         Raises
         ------
         ValueError
-            If `consensus` has other items, classes or labels than `annotations`, or a setting is out of range.
+            If `consensus` was computed from other items, classes or labels than `annotations`, or if a setting is out
+            of range.
 
         See Also
         --------

@@ -19,9 +19,10 @@ from crowdfuse.methods.madl import MaDL
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaDLClassifier(CrowdClassifier):
-    """MaDL: confusion matrices per item and annotator; annotators who resemble many others get less weight.
+    """MaDL: learns confusion matrices per item and annotator.
 
-    The loss of an item is the sum of the losses of its labels, so items with more labels have more influence.
+    Annotators who resemble many other annotators get less weight. The loss of an item is the sum of the losses of its
+    labels, so items with more labels have more influence.
 
     Parameters
     ----------
@@ -30,16 +31,17 @@ class MaDLClassifier(CrowdClassifier):
         equally likely. "diagonal": the probability of a right label for each true class. "full": a whole confusion
         matrix, as in the authors' code; it is so flexible that training sometimes does not find the classes.
     weights : {"density", "uniform"}
-        "density": the more similar annotators there are, the lower an annotator's weight in the loss, so that copies do
-        not outvote the others. "uniform": all annotators have the same weight.
+        "density": an annotator who resembles many other annotators has a low weight in the loss, so that annotators who
+        copy each other do not outvote the rest. "uniform": all annotators have the same weight.
     eta : float
         Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int
         Size of the embeddings of annotators and items from which confusion matrices are predicted.
     gamma_shape : float
-        Shape of the gamma prior on the sharpness of the kernel that compares annotators; used with weights="density".
+        Shape of the gamma prior on the sharpness of the kernel that compares annotators. Used only if
+        weights="density".
     gamma_rate : float
-        Rate of the gamma prior on the sharpness of the kernel that compares annotators; used with weights="density".
+        Rate of the gamma prior on the sharpness of the kernel that compares annotators. Used only if weights="density".
 
     Attributes
     ----------
@@ -48,14 +50,14 @@ class MaDLClassifier(CrowdClassifier):
 
     See Also
     --------
-    GatedClassifier : A similar model that is trained in three phases.
-    AnnotMixClassifier : By the same authors, with mixup.
+    GatedClassifier : A similar model that is trained in three phases. AnnotMixClassifier : A method by the same
+    authors, with mixup.
 
     Notes
     -----
-    `annotator_weights` is proportional to `weights_` on every item. It shows which annotators resemble many others, not
-    how accurate they are; for accuracy per item, see `confusion_matrices`. `fused_labels` combines the network's
-    prediction (the prior) with the labels (the evidence) by Bayes' rule.
+    `annotator_weights` is proportional to `weights_` on every item. A low weight means that the annotator resembles
+    many others; it says nothing about accuracy. For the accuracy per item, see the diagonals of `confusion_matrices`.
+    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------

@@ -13,21 +13,21 @@ from crowdfuse.methods.majority_vote import MajorityVote
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MajorityVoteClassifier(CrowdClassifier):
-    """Majority vote: trains on the vote of each item, in which all annotators have the same weight.
+    """Majority vote: trains on the vote of each item. All annotators have the same weight.
 
     Parameters
     ----------
     vote : {"soft", "hard"}
-        "soft": train on the vote shares, which are the fractions of the item's labels that name each class. "hard":
-        train on the class with the most labels; ties are broken at random, from the seed.
+        "soft": train on the vote shares (for each class, the fraction of the item's labels that name it). "hard": train
+        on the class with the most labels. Ties are broken at random, using the seed.
     loss_scale : {"plain", "paper"}
         "plain": the loss is the mean over items. "paper": it is the mean divided by the number of classes, as in the
         paper under References.
 
     See Also
     --------
-    RobustVoteClassifier : The vote with a loss that tolerates wrong votes.
-    TwoStageClassifier : Other aggregations of the labels before training.
+    RobustVoteClassifier : Trains on the vote with a loss that tolerates wrong votes. TwoStageClassifier : Other
+    aggregations of the labels before training.
 
     References
     ----------

@@ -17,15 +17,15 @@ class MaxMIGClassifier(CrowdClassifier):
 
     The classifier predicts the class from the input, the aggregator predicts it from the labels.
 
-    At least two annotators must have labels. The loss compares the items of a batch with each other, so `batch_size`
+    There must be at least two annotators. The loss compares the items of a batch with each other, so `batch_size`
     should be well above the number of classes.
 
     Parameters
     ----------
     prior : {"votes", "uniform"}
-        Assumed class frequencies. "votes": the class frequencies of the labels. "uniform": all classes equally
-        frequent, as in the authors' code. Choose "uniform" if many labels come from annotators who always give the same
-        label.
+        Assumed class frequencies. "votes": the frequencies of the classes among the labels. "uniform": all classes are
+        equally frequent, as in the authors' code. Choose "uniform" if many labels come from annotators who always give
+        the same label.
 
     See Also
     --------
@@ -33,8 +33,8 @@ class MaxMIGClassifier(CrowdClassifier):
 
     Notes
     -----
-    Annotators who copy each other's labels do no harm if these labels hardly depend on the items, even if such
-    annotators are many. But training starts from the vote, so copies of labels with systematic errors can mislead it.
+    Annotators who copy each other's labels do no harm if these labels hardly depend on the items, even if there are
+    many such annotators. But training starts from the vote, so annotators who copy systematic errors can mislead it.
     `fused_labels` is the aggregate of the labels alone, without the classifier. `annotator_weights` measures how much
     an annotator's labels change the aggregate; it is the same for all items.
 
@@ -69,6 +69,7 @@ class MaxMIGClassifier(CrowdClassifier):
         check_choice("prior", self.prior, ("votes", "uniform"))
         if self.batch_size == 1:
             raise ValueError(
-                "batch_size=1 does not work for max-mig, which compares the items of a batch; use 64, for example"
+                "max-mig compares the items of a batch with each other, so batch_size=1 does not work; use 64, for "
+                "example"
             )
         return MaxMIG(spec, prior=self.prior)

@@ -17,25 +17,25 @@ from crowdfuse.methods.mbem import MBEM
 class MBEMClassifier(GlobalConfusionsClassifier):
     """Model-bootstrapped EM: estimates confusion matrices from the predictions of the network.
 
-    Each round trains the network on the posterior class probabilities of each item. In the first round, these are the
-    vote shares: the fractions of the item's labels that name each class. Before every later round, the network's
+    Each round trains the network on the posterior class probabilities of each item. In the first round, the vote shares
+    are used (for each class, the fraction of the item's labels that name it). Before every later round, the network's
     predictions are treated as the true classes, which gives a class prior and one confusion matrix per annotator.
     Bayes' rule then computes the new posterior from the prior, the matrices and the item's labels.
 
     Parameters
     ----------
     rounds : int
-        Number of rounds. The `epochs` are split evenly over the rounds: with 40 epochs and 2 rounds, each round has 20.
-        The learning-rate schedule restarts in each round; the network and the state of the optimizer carry over.
+        Number of rounds. The `epochs` are split evenly over the rounds: if there are 40 epochs and 2 rounds, each round
+        has 20. The learning-rate schedule restarts in each round. The network and the state of the optimizer are kept.
     chosen : {"epoch", "round"}
-        Candidates from which validation chooses. "epoch": all epochs of the last round. "round": the last epoch of each
-        round, as in the fusion paper's code.
+        Epochs from which validation chooses the best. "epoch": all epochs of the last round. "round": the last epoch of
+        each round, as in the fusion paper's code.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), the same for all items. These are the matrices used in the round of the chosen epoch. If
-        that is the first round, they are counted with the vote as the true class.
+        P(label | true class), the same for all items. These are the matrices of the round that the chosen epoch belongs
+        to. In the first round, they are counted with the vote as the true class.
 
     See Also
     --------

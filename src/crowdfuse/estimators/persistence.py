@@ -41,11 +41,11 @@ CUSTOM_OBJECT = "custom_object"
 
 
 class DamagedModelError(ValueError):
-    """A file of a model folder is missing or damaged. The message names the file."""
+    """A file of a model folder is missing or damaged. The error message gives the name of the file."""
 
 
 class ModelFormatError(ValueError):
-    """A model folder has a format that this version of crowdfuse does not read. The message says what to do."""
+    """A model folder has a format that this version of crowdfuse does not read. The error message says what to do."""
 
 
 def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
@@ -88,18 +88,18 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
     Parameters
     ----------
     path : str or Path
-        Model folder, or run folder that holds one.
+        Model folder, or a run folder that contains a model folder.
     backbone : nn.Module or callable, default=None
-        The backbone, built in the same way as for training. Required if the model was trained with a module or a
-        callable as backbone. Not allowed if it was trained with a backbone given by name.
+        The backbone, built in the same way as for training. Required if the model was trained with a module or callable
+        as `backbone`. Not allowed if the model was trained with a name, such as "mlp".
     encoder : nn.Module or callable, default=None
         The encoder, built in the same way as for training. Required if the model was trained with a module or function
-        as `encoder`; not needed if it was trained with an encoder given by name.
+        as `encoder`. Not allowed if the model was trained with a name, such as "tfidf".
 
     Returns
     -------
     classifier : CrowdClassifier
-        An estimator of the class that was saved, with the same predictions bit for bit.
+        The saved estimator. Its predictions are the same as before saving, bit for bit.
 
     Raises
     ------
@@ -166,17 +166,17 @@ def _load_weights(classifier: CrowdClassifier, weights: Path, *, has_custom_back
     except RuntimeError as error:
         if has_custom_backbone:
             raise ValueError(
-                f"the backbone given is not the one that {weights.parent} was trained with: {error}"
+                f"backbone= differs from the backbone that {weights.parent} was trained with: {error}"
             ) from error
         raise DamagedModelError(f"{weights} does not match the model: {error}") from error
     classifier.method_.eval()
 
 
 def _load_encoder(folder: Path, hashes: dict[str, str] | None, given: EncoderChoice) -> Encoder | None:
-    """Return the encoder of a model, with the user's network or function if it has no name; None if it has none."""
+    """Return the encoder of a model, or None if it has no encoder. `given` is the user's network or function."""
     if hashes is None:
         if given is not None:
-            raise ValueError(f"{folder} was trained on numbers; leave out encoder=")
+            raise ValueError(f"{folder} was trained on numbers, without an encoder; leave out encoder=")
         return None
     try:
         encoder = load_encoder(folder, hashes)
@@ -185,12 +185,12 @@ def _load_encoder(folder: Path, hashes: dict[str, str] | None, given: EncoderCho
     needs_one = isinstance(encoder, FrozenEncoder) and encoder.source is None
     if needs_one and given is None:
         raise ValueError(
-            f"{folder} was trained with an encoder that has no name: pass it as load(path, encoder=...), the same as "
-            "for training"
+            f"{folder} was trained with a module or function as encoder, which is not saved; pass the same one as "
+            "load(path, encoder=...)"
         )
     if given is not None:
         if not isinstance(encoder, FrozenEncoder) or not needs_one:
-            raise ValueError(f"{folder} has the encoder {encoder.describe()}; leave out encoder=")
+            raise ValueError(f"{folder} already contains its encoder, {encoder.describe()}; leave out encoder=")
         encoder.attach(given)
     return encoder
 
@@ -207,22 +207,24 @@ def _settings(stored: dict[str, Any], backbone: Backbone | None, folder: Path) -
     if settings["backbone"] == CUSTOM_OBJECT:
         if backbone is None:
             raise ValueError(
-                f"{folder} was trained with a custom backbone: pass it as load(path, backbone=...), built as for "
-                "training"
+                f"{folder} was trained with a module or callable as backbone, which is not saved; build it in the same "
+                "way again, and pass it as load(path, backbone=...)"
             )
         settings["backbone"] = backbone
     elif backbone is not None:
-        raise ValueError(f"{folder} has the backbone {settings['backbone']!r}; leave out backbone=")
+        raise ValueError(f"{folder} already contains its backbone, {settings['backbone']!r}; leave out backbone=")
     return {name: value for name, value in settings.items() if value != CUSTOM_OBJECT}
 
 
 def _read_settings(folder: Path) -> dict[str, Any]:
-    """Return the content of `model.json`, after checks of its digest and format."""
+    """Return the content of `model.json`, after checking its hash and its format."""
     path = folder / SETTINGS_FILE
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such model folder; check the path")
+        raise FileNotFoundError(f"there is no model folder {folder}; check the path")
     if not path.exists():
-        raise DamagedModelError(f"{path} is missing: {folder} is not a model folder, or it is damaged")
+        raise DamagedModelError(
+            f"{path} is missing, so {folder} is not a model folder, or it is damaged; check the path"
+        )
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         stored = content.pop("sha256")
@@ -237,7 +239,7 @@ def _read_settings(folder: Path) -> dict[str, Any]:
 
 
 def _check_format(path: Path, content: dict[str, Any]) -> None:
-    """Refuse a folder of another format. Format 1 had the keys "format" and "crowdfuse"."""
+    """Raise an error if the folder has another format. Format 1 had the keys "format" and "crowdfuse"."""
     version = content.get("format_version", content.get("format"))
     if version != FORMAT_VERSION:
         writer = content.get("crowdfuse_version", content.get("crowdfuse"))
@@ -253,7 +255,7 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def _storable(value: Any) -> Any:
-    """Return a setting as JSON holds it; CUSTOM_OBJECT if it cannot."""
+    """Return a setting as a value that JSON can hold; CUSTOM_OBJECT for any other object."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

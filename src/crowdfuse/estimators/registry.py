@@ -37,8 +37,8 @@ ESTIMATORS = {
 }
 
 DEFAULT_METHOD = "gated"
-"""Method that `crowdfuse fit` uses without --method. In the stored comparisons, it is the best overall among the
-methods that accept any labels. A test checks this against the stored results."""
+"""Method that `crowdfuse fit` uses if --method is not given. In the stored comparisons, it is the best overall among
+the methods that accept any labels. A test checks this against the stored results."""
 
 
 def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassifier]:
@@ -58,7 +58,7 @@ def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassi
     Raises
     ------
     ValueError
-        If there is no such method; the message lists the methods and the nearest name.
+        If there is no such method. The message lists all methods and suggests the most similar name.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassi
 
 
 def import_estimator(class_name: str) -> type[CrowdClassifier]:
-    """Return the class of this name, imported from its module: the class of trace-reg is in `trace_reg.py`."""
+    """Import the class with this name from its module. The class of the method trace-reg is in `trace_reg.py`."""
     modules = {name: method.replace("-", "_") for method, name in ESTIMATORS.items()} | {"CrowdClassifier": "base"}
     if class_name not in modules:
         raise AttributeError(f"module 'crowdfuse.estimators' has no attribute {class_name!r}")

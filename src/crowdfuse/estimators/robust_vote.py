@@ -16,21 +16,22 @@ from crowdfuse.methods.robust_vote import RobustVote
 class RobustVoteClassifier(CrowdClassifier):
     """Robust vote: trains on the majority vote with generalized cross-entropy.
 
-    With this loss the network memorizes fewer wrong votes than with cross-entropy. All annotators have the same weight,
-    and ties are broken at random, from the seed. Items with gold are trained with cross-entropy on their true class.
+    This loss makes the network memorize fewer wrong votes than cross-entropy does. All annotators have the same weight.
+    Ties are broken at random, using the seed. For items with gold, the network is trained on the true class with
+    cross-entropy.
 
     Parameters
     ----------
     q : float
-        Tolerance of wrong votes, above 0 and at most 1. As `q` approaches 0, the loss approaches cross-entropy. With q
-        = 1, the loss is 1 - p, where p is the predicted probability of the voted class. Wrong votes then have little
-        effect, but learning is slow, especially with many classes. The authors use 0.7.
+        Tolerance of wrong votes, above 0 and at most 1. The authors use 0.7. As `q` approaches 0, the loss approaches
+        cross-entropy. If `q` is 1, the loss is 1 - p, where p is the predicted probability of the voted class. This
+        reduces the effect of wrong votes most, but learning is slow, especially if there are many classes.
     vote : {"hard", "soft"}
         "hard": train on the class with the most labels. "soft": train on all labels of an item, with equal weight.
 
     See Also
     --------
-    MajorityVoteClassifier : The vote with cross-entropy.
+    MajorityVoteClassifier : Trains on the vote with cross-entropy.
 
     References
     ----------
@@ -65,7 +66,7 @@ class RobustVoteClassifier(CrowdClassifier):
 
 
 def _check_q(q: object) -> None:
-    """Refuse a `q` that is not above 0 and at most 1."""
+    """Raise an error unless `q` is above 0 and at most 1."""
     if not isinstance(q, Real) or not 0 < float(q) <= 1:
         raise ValueError(
             f"q must be a number above 0 and at most 1, got {q!r}; for plain cross-entropy (q = 0) use "

@@ -75,7 +75,8 @@ class SingleAnnotatorClassifier(CrowdClassifier):
         if self.annotator is None:
             if len(self.annotators_) > 1:
                 raise ValueError(
-                    "choose one annotator with annotator= (--set annotator=NAME on the command line); "
+                    "single-annotator needs one annotator; choose one annotator with annotator= (--set annotator=NAME "
+                    "on the command line); "
                     f"the annotators are {format_names(self.annotators_)}"
                 )
             return SingleAnnotator(spec, annotator=0)

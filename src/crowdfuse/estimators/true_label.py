@@ -16,9 +16,10 @@ from crowdfuse.methods.true_label import TrueLabel
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrueLabelClassifier(CrowdClassifier):
-    """True labels: trains on gold, as an upper bound for the other methods.
+    """True labels: trains on gold (trusted labels), as an upper bound for the other methods.
 
-    Use `fit(X, gold)` with a 1-D array, or `fit(X, annotations, gold=gold)`. Labels of annotators are not used.
+    Call `fit(X, gold)` with a 1-D array, or `fit(X, annotations, gold=gold)`. The classifier is not trained on the
+    labels of annotators.
 
     See Also
     --------
@@ -52,7 +53,7 @@ class TrueLabelClassifier(CrowdClassifier):
             return super()._gold(y, gold, ann, n_rows)
         if y.ndim != 1:
             raise ValueError(
-                "true-label trains on gold: fit(X, gold) with a 1-D array, or fit(X, annotations, gold=...) "
+                "true-label trains on gold: call fit(X, gold) with a 1-D array, or fit(X, annotations, gold=...) "
                 "(--gold on the command line)"
             )
         codes = np.full(n_rows, -1, np.int64)

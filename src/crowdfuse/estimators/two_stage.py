@@ -17,8 +17,9 @@ from crowdfuse.methods.two_stage import TwoStage
 class TwoStageClassifier(GlobalConfusionsClassifier):
     """Two stages: aggregates the labels first, then trains on the result.
 
-    This is the most common practice, and the baseline to beat. Items with gold are trained on their true class instead
-    of the aggregate. Only the aggregator "dawid-skene" also uses gold to estimate the annotators' confusion matrices.
+    This is the most common practice, and the baseline to beat. For items with gold, the network is trained on the true
+    class instead of the aggregated labels. Only the aggregator "dawid-skene" also uses gold to estimate the annotators'
+    confusion matrices.
 
     Parameters
     ----------
@@ -30,17 +31,17 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), counted with the aggregate as the true class.
+        P(label | true class), counted as if the aggregated labels were the true classes.
 
     See Also
     --------
-    MBEMClassifier : Repeats both stages, using the network's predictions to aggregate again.
-    crowdfuse.aggregation : The aggregators alone.
+    MBEMClassifier : Repeats both stages, and uses the network's predictions to aggregate the labels again.
+    crowdfuse.aggregation : The aggregators alone, without a network.
 
     Notes
     -----
-    `fused_labels` is the posterior of the class, computed from the labels and `confusion_matrices_` without the
-    network.
+    `fused_labels` returns the posterior class probabilities. They are computed from the labels and
+    `confusion_matrices_`, without the network.
 
     References
     ----------

@@ -25,7 +25,7 @@ class UnionNetClassifier(GlobalConfusionsClassifier):
         How the class probabilities of the network become probabilities of labels. A transition matrix has one row per
         class, and one column for each combination of an annotator and a label. "a": the class probabilities are
         multiplied by this matrix, then one softmax is applied to the whole result. "b": a softmax is applied to each
-        row first, then the class probabilities are multiplied by the matrix. With "b", the network can learn the true
+        row first, then the class probabilities are multiplied by the matrix. Only "b" lets the network learn the true
         class probabilities.
 
     Attributes

@@ -1,4 +1,4 @@
-"""Turn the `validation=` argument of `fit` into data to train on and data by which the epoch is chosen."""
+"""Turn the `validation=` argument of `fit` into training data and the data used to choose the best epoch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from crowdfuse.methods.data import TrainingData
 from crowdfuse.training.validation import AgreementValidation, GoldValidation, HeldOutLabelValidation, Validation
 
 InputReader = Callable[[Any], Inputs]
-"""Turns validation inputs of the user into numbers, as the training inputs."""
+"""Turns validation inputs of the user into numbers, in the same way as the training inputs."""
 
 LabelSelection = Callable[[Annotations], Annotations]
-"""Picks the labels that a validation without gold compares predictions with."""
+"""Selects the labels that predictions are compared with if validation has no gold."""
 
 
 def make_validation(
@@ -36,7 +36,7 @@ def make_validation(
         return _hold_out_items(validation, data, seed, select_labels)
     if not isinstance(validation, tuple) or len(validation) not in (2, 3):
         raise ValueError(
-            "validation must be (X, gold), (X, Annotations), (X, Annotations, items), a share of the items such as "
+            "validation must be (X, gold), (X, Annotations), (X, Annotations, items), a fraction of the items such as "
             f"0.1, or 'annotations', got {type(validation).__name__}"
         )
     return data, _from_other_items(validation, data, select_labels, read_inputs)
@@ -45,7 +45,7 @@ def make_validation(
 def _from_other_items(
     validation: tuple[Any, ...], data: TrainingData, select_labels: LabelSelection, read_inputs: InputReader
 ) -> Validation:
-    """Return a validation on items given beside the training data, with gold or with labels."""
+    """Return a validation on separate items, with gold or with labels."""
     inputs = read_inputs(validation[0])
     if inputs.item_shape != data.inputs.item_shape:
         raise ValueError(
@@ -79,14 +79,14 @@ def _from_other_items(
 def _hold_out_items(
     share: float, data: TrainingData, seed: int, select_labels: LabelSelection
 ) -> tuple[TrainingData, Validation]:
-    """Keep a share of the labelled items out of training; their labels choose the epoch."""
+    """Keep a fraction of the labelled items out of training; their labels choose the epoch."""
     reference = select_labels(data.annotations)
     labelled = np.flatnonzero(np.diff(reference.indptr) > 0)
     count = round(share * len(labelled))
     if not 0 < share < 1 or not 0 < count < len(labelled):
         raise ValueError(
             f"validation={share} must leave items for training and for validation, but there are "
-            f"{len(labelled):,} labelled items; choose another share, such as 0.1"
+            f"{len(labelled):,} labelled items; choose another fraction, such as 0.1"
         )
     rows = np.sort(np.random.default_rng([seed, 2]).permutation(labelled)[:count])
     weight = data.weight.copy()
@@ -97,12 +97,12 @@ def _hold_out_items(
 def _hold_out_labels(
     data: TrainingData, seed: int, select_labels: LabelSelection
 ) -> tuple[TrainingData, Validation | None]:
-    """Keep some labels of items that have several labels out of training; their likelihood chooses the epoch."""
+    """Keep some labels of items with several labels out of training; their likelihood chooses the epoch."""
     has_several = np.diff(select_labels(data.annotations).indptr) > 1
     kept, held_out = hold_out_labels(data.annotations, has_several & (data.weight > 0), seed)
     if held_out is None:
         raise ValueError(
-            "validation='annotations' holds out labels of items that have several labels, and no item has two: "
-            "give a share of the items, such as validation=0.1, or gold"
+            "validation='annotations' holds out labels of items that have several labels, but no item has two labels. "
+            "Hold out a fraction of the items instead, such as validation=0.1, or pass (X, gold)"
         )
     return replace(data, annotations=kept), HeldOutLabelValidation(data.inputs.take(held_out.rows), held_out)

@@ -20,22 +20,22 @@ from crowdfuse.methods.wdn import WDN
 class WDNClassifier(CrowdClassifier):
     """Weighted doctor net: one network per annotator, combined by learned weights.
 
-    First, for `epochs`, one network per annotator is trained on that annotator's labels; the networks share all but
-    their last layers. Then, for `weight_epochs`, the networks are frozen and one weight per annotator is learned, so
-    that the weighted average of the networks' predictions comes close to the vote. This weighted average is the
-    prediction. The loss of an item is the sum of the losses of its labels, so items with more labels have more
-    influence.
+    Training has two phases. The first phase (`epochs`) trains one network per annotator on that annotator's labels; the
+    networks share all layers except the last. The second phase (`weight_epochs`) freezes the networks and learns one
+    weight per annotator, so that the weighted average of the networks' predictions comes close to the vote. This
+    weighted average is the prediction of the classifier. The loss of an item is the sum of the losses of its labels, so
+    items with more labels have more influence.
 
     Parameters
     ----------
     weights : {"softmax", "released"}
-        "softmax": positive weights that sum to 1 and start equal, as in the WDN paper. "released": unconstrained
-        weights with normally distributed initial values, as in the fusion paper's code; the weighted sum of
-        probabilities is used as class logits. Training "released" weights takes a few thousand steps, because a weight
-        that is still negative inverts the prediction of its network.
+        "softmax": positive weights that sum to 1 and are equal at first, as in the WDN paper. "released": any real
+        numbers, initially drawn from a normal distribution, as in the fusion paper's released code; the weighted sum of
+        probabilities is used as class logits. "released" needs a few thousand training steps: as long as a weight is
+        negative, it inverts the prediction of its network.
     weight_epochs : int
-        Number of epochs for the weights, which have a separate optimizer and schedule. Validation chooses among these
-        epochs.
+        Number of epochs in which the weights are learned, with a separate optimizer and schedule. Validation chooses
+        one of these epochs.
     loss_scale : {"plain", "paper"}
         Scale of the loss of the weights. "plain": the loss is the mean over items. "paper": it is the mean divided by
         the number of classes.
@@ -43,19 +43,20 @@ class WDNClassifier(CrowdClassifier):
     Attributes
     ----------
     weights_ : ndarray of shape (n_annotators,)
-        Weight of each network in the average; 0 for annotators without labels. "released" weights can be negative.
+        Weight of each network in the average; 0 for annotators without labels. If weights="released", they can be
+        negative.
 
     See Also
     --------
-    FusionClassifier : Weights that depend on the item.
+    FusionClassifier : Learns weights that depend on the item.
 
     Notes
     -----
-    Time and memory of prediction grow with the number of annotators. `annotator_weights` is the same for all items. It
-    is computed from `weights_`: negative weights become 0, annotators without labels get the mean weight of the others,
-    and the result is normalized to sum to 1. Since the average is fitted to the vote, the weights measure how much each
-    annotator contributes to the vote, not how accurate the annotator is; for accuracies, see `consensus`. In
-    `history_`, "phase" tells whether networks or weights were trained.
+    Prediction takes more time and memory if there are more annotators. `annotator_weights` is the same for all items.
+    It is computed from `weights_`: negative weights become 0, annotators without labels get the mean weight of the
+    others, and the result is normalized to sum to 1. The weights measure how much each annotator contributes to the
+    vote, because the average is fitted to the vote. They do not measure accuracy; for accuracies, see `consensus`. In
+    `history_`, "phase" says whether networks or weights were trained.
 
     References
     ----------

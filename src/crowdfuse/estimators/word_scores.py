@@ -1,4 +1,4 @@
-"""Which words of a text speak for and against the predicted class: gradient times input."""
+"""Which words of a text are evidence for or against the predicted class, computed as gradient times input."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ TEXTS_PER_BLOCK = 64
 
 
 class WordScore(NamedTuple):
-    """How much a word of a text speaks for the predicted class.
+    """How strongly a word of a text is evidence for or against the predicted class.
 
     Attributes
     ----------
     start : int
-        Position of its first character in the text.
+        Position of the word's first character in the text.
     end : int
-        Position after its last character.
+        Position after the word's last character.
     score : float
-        Between -1 and 1: 1 for the word with the strongest effect in this text if it speaks for the predicted class, -1
-        if it speaks against it.
+        Between -1 and 1. Positive scores are evidence for the predicted class, negative scores are evidence against it.
+        The word with the strongest effect in the text has score 1 or -1.
     """
 
     start: int
@@ -39,14 +39,15 @@ class WordScore(NamedTuple):
 
 
 class TextScores(NamedTuple):
-    """The words of a text that speak for and against its predicted class.
+    """The words of a text that are the strongest evidence for and against its predicted class.
 
     Attributes
     ----------
     predicted : object
         The predicted class.
     words : list of WordScore
-        The words with a score of at least 0.2 or at most -0.2, at most 100, in the order of the text.
+        The words with the strongest effect, in the order of the text: at most 100 words, with scores from 0.2 to 1 or
+        from -1 to -0.2.
     """
 
     predicted: Any
@@ -54,12 +55,13 @@ class TextScores(NamedTuple):
 
 
 def score_words(classifier: CrowdClassifier, texts: Sequence[str]) -> list[TextScores] | None:
-    """Return which words of each text speak for and against the predicted class.
+    """Score the words of each text: how strongly they are evidence for or against the predicted class.
 
-    The score of a feature is its value times the derivative of the log-odds of the predicted class with respect to
-    it (gradient times input). The value is that which the network reads: standardized, so that a word of which every
-    text has the same share scores 0. The score is shared evenly by the places of the text at which the feature occurs,
-    and by the characters there. The score of a word is the sum over its characters.
+    Each feature of a text gets a score first: its value times the derivative of the log-odds of the predicted class
+    with respect to the feature (gradient times input). Values are standardized, as the network reads them, so a feature
+    that has the same value in all texts scores 0. The score of a feature is divided evenly among the places of the text
+    at which the feature occurs, and among the characters of each place. The score of a word is the sum over its
+    characters.
 
     Parameters
     ----------
@@ -71,7 +73,8 @@ def score_words(classifier: CrowdClassifier, texts: Sequence[str]) -> list[TextS
     Returns
     -------
     scores : list of TextScores or None
-        None if the features of the classifier are not parts of a text, as with a sentence encoder.
+        One entry per text. None if the features of the classifier are not parts of a text, for example if the encoder
+        is a sentence encoder.
 
     Examples
     --------

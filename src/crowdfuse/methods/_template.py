@@ -32,8 +32,9 @@ class TemplateMethod(Method):
     """Cross-entropy on every label, with a bias per annotator and class.
 
     Write the loss as a formula, in the notation of the other methods: f_n are the class probabilities of item n, S_n
-    the annotators who labelled it, y_nr their labels, K the number of classes. Here the loss is
-    `mean_n sum_{r in S_n} -log softmax(z_n + scale b_r)[y_nr]`, with z_n the class logits of item n.
+    are the annotators who labelled the item, y_nr are their labels, and K is the number of classes. In this template,
+    the loss is `mean_n sum_{r in S_n} -log softmax(z_n + scale b_r)[y_nr]`, where z_n are the class logits of item n
+    and b_r is the bias of annotator r.
 
     Say where the implementation differs from the paper, and why.
 
@@ -53,20 +54,20 @@ class TemplateMethod(Method):
         # Makes self.trunk (the backbone), self.classify (the class head), self.n_classes and self.n_annotators.
         super().__init__(spec)
         self.scale = scale
-        # What is learned is an nn.Parameter, what is computed otherwise a buffer: both are saved with the model.
-        # A random start must come from torch's generator (seeded by the estimator) or from spec.seed.
+        # A learned tensor is an nn.Parameter, any other tensor is a buffer. Both are saved with the model.
+        # Random initial values must come from torch's generator (seeded by the estimator) or from spec.seed.
         self.bias = nn.Parameter(torch.zeros(spec.n_annotators, spec.n_classes))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
         """Return the loss of items without gold (the only method that every subclass must define)."""
         # h (B, D) are the items' features. The L labels of the batch are the columns batch.item, batch.annotator and
-        # batch.label: use index operations on these pairs, never a dense items x annotators array.
+        # batch.label. Use index operations on these pairs, never a dense array of items x annotators.
         losses = self._label_losses(h, batch)
         # Return a weighted sum and the sum of the weights. Items without labels must not add to either.
         return Loss((batch.weight[batch.item] * losses).sum(), batch.labelled_weight.sum())
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of each item with gold, (B,): cross-entropy, and the labels as before.
+        """Return the loss of each item with gold, (B,): cross-entropy on the gold class plus the loss of its labels.
 
         Leave this method out if the method has no annotator model that gold could train.
         """
@@ -75,19 +76,19 @@ class TemplateMethod(Method):
     def _label_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """Return the loss of each label, (L,)."""
         logits = self.class_logits(h).index_select(0, batch.item)
-        # take_rows has sparse gradients in long tables, so that a step costs as much as its labels.
+        # take_rows has sparse gradients in long tables, so that the cost of a step depends only on its labels.
         logits = logits + self.scale * take_rows(self.bias, batch.annotator)
         return cross_entropy(logits, batch.label, reduction="none")
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean bias (only for methods with a table of their own)."""
+        """Append `count` annotators with the mean bias (only for methods with a table of one row per annotator)."""
         super().add_annotators(count)
         extend_tables(self, ("bias",), count)
 
     # Optional hooks; see the docstrings of `Method` for all of them:
     #   phases, begin_phase      train one part after the other, and compute something in between
-    #   prepare                  look at the whole training data before the first step
-    #   unsupported_reason       refuse data that the method cannot learn from, and name methods that can
+    #   prepare                  initialize the method from the whole training data before the first step
+    #   unsupported_reason       explain why the method cannot learn from some data, and which methods can
     #   label_log_probabilities  score held-out labels by the method's own likelihood
     #   weight_logits, confusions, accuracies, fused
     #                            what the method says about annotators, for pairs (item, annotator)

@@ -1,9 +1,10 @@
 """Annot-mix: mixup of inputs, labels and annotators.
 
-Mixup trains on blends of two inputs and their labels, which makes wrong labels hard to memorize. With several
-annotators, a label belongs to an item and to an annotator. Each training example therefore blends two labels: their
-inputs, their annotators and their classes. The network predicts the class, and a confusion matrix turns it into the
-annotator's label. The matrix is computed from an embedding of the annotator, and embeddings can be blended.
+Mixup trains on mixtures of two inputs and their labels, which makes wrong labels hard to memorize. If there are several
+annotators, a label belongs to an item and to an annotator. Each training example is therefore a mixture of two labels:
+of their inputs, their annotators and their classes. The network predicts the class, and a confusion matrix turns the
+class into the annotator's label. The matrix is computed from an embedding of the annotator, and embeddings can be
+mixed.
 """
 
 from __future__ import annotations
@@ -23,25 +24,27 @@ from crowdfuse.nets.annotator_tables import active_annotators
 
 
 class AnnotMix(GlobalConfusions):
-    """Likelihood of blended labels.
+    """Likelihood of mixed labels.
 
-    Each training example blends two labels: their inputs, their annotators and their classes. A labelled pair is one
-    label with its input x, the embedding e of its annotator and its class y. Each pair is mixed with another pair
-    `(x', e', y')` of the batch, which a random permutation selects. The share m of the first pair is drawn from
-    `Beta(alpha, alpha)`. The loss is `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`, with
-    `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`. The sum is over the annotators S_n who labelled item n; f are the
-    class probabilities. The confusion matrix `A(e) = softmax(W e + b)` has a softmax over each row. b starts where
-    annotators are right with probability `eta`, and e starts at 0, so all annotators start alike. Annotators have no
-    features here, only one-hot codes. Mixing these codes is the same as mixing the embeddings.
+    Each training example is a mixture of two labels: of their inputs, their annotators and their classes. A labelled
+    pair is one label with its input x, the embedding e of its annotator and its class y. Each pair is mixed with
+    another pair `(x', e', y')` of the batch, which a random permutation selects. The share m of the first pair in the
+    mixture is drawn from `Beta(alpha, alpha)`. The loss is `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`,
+    with `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`. The sum is over the annotators S_n who labelled item n; f are
+    the class probabilities. The confusion matrix is `A(e) = softmax(W e + b)`, with a softmax over each row. Initially,
+    e is 0 and b is such that annotators are right with probability `eta`, so all annotators are alike. Annotators have
+    no features here, only one-hot codes. Mixing these codes is the same as mixing the embeddings.
 
     Inputs are augmented once per item and then mixed. The backbone reads the mixed inputs, so it runs once per labelled
-    pair: with three labels per item, a step takes three times as long. With alpha 0 nothing is mixed, and the backbone
-    runs once per item.
+    pair: if items have three labels, a step takes three times as long. If `alpha` is 0, nothing is mixed, and the
+    backbone runs once per item.
 
     The matrices depend on the annotator alone, as in scikit-activeml's version by the same authors. In the authors' own
-    code the matrices depend on the item too. This implementation makes three choices. Embeddings e start at 0. A label
-    has the weight of its item, both in its own pair and in the pair that it is mixed into. Items with gold are not
-    mixed. Mixing makes predictions less confident, so the probabilities are not calibrated.
+    code, the matrices also depend on the item. This implementation makes three choices of its own. Embeddings e start
+    at 0. A label has the weight of its item, both in its own pair and in the pair that it is mixed into. Items with
+    gold are not mixed.
+
+    Mixing makes predictions less confident, so the probabilities are not calibrated.
 
     Parameters
     ----------
@@ -74,7 +77,8 @@ class AnnotMix(GlobalConfusions):
     def loss(self, batch: Batch) -> Loss:
         """Return the loss of mixed pairs and of items with gold.
 
-        Both go through the backbone together, so that batch norm never sees a single row.
+        Mixed pairs and items with gold go through the backbone in one batch, so that batch norm never gets a single
+        row.
         """
         if not self.alpha:
             return super().loss(batch)

@@ -1,4 +1,4 @@
-"""The base class of all methods: a trunk, a class head, a loss over a batch, and optional hooks.
+"""The base class of all methods: a trunk (the backbone), a class head, a loss over a batch, and optional hooks.
 
 `crowdfuse.methods._template` is a file to copy for a new method.
 """
@@ -34,9 +34,9 @@ class ModelSpec:
     trunk : Trunk
         The backbone.
     standardize : Standardize or None
-        Standardization of the inputs, if any.
+        Standardization of the inputs; None for no standardization.
     augment : nn.Module or None
-        Augmentation of the training inputs, if any.
+        Augmentation of the training inputs; None for no augmentation.
     n_classes : int
         Number of classes K.
     n_annotators : int
@@ -62,7 +62,8 @@ class ModelSpec:
 class Loss(NamedTuple):
     """The loss of a batch, as a weighted sum and the sum of the weights.
 
-    With both, means over batches of different sizes and over several processes are exact.
+    Sum and weight are kept apart, so that the mean over batches of different sizes, or over several processes, is
+    exact.
 
     Parameters
     ----------
@@ -77,25 +78,24 @@ class Loss(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A part of the training. Each phase continues with the network of the phase before.
+    """A part of the training. Each phase starts with the network that the previous phase has trained.
 
-    The learning-rate schedule runs over each phase separately. Without validation, the last epoch is kept.
+    The learning-rate schedule runs over each phase separately. If there is no validation, the last epoch is kept.
 
     Parameters
     ----------
     name : str
-        Name shown to users; "" for a training with one phase.
+        Name shown to users; "" if training has only one phase.
     epochs : int
-        Length of the phase.
+        Number of epochs of the phase.
     trainable : tuple of str, optional
-        Names of the attributes of the method whose parameters are trained; the others are frozen and in evaluation
-        mode. By default all are trained. If `trainable` is the same as in the previous phase, the optimizer continues,
-        otherwise a new one is created.
+        Names of the attributes of the method that are trained in this phase, such as "trunk". All other modules are
+        frozen and in evaluation mode. None, the default, trains everything. If `trainable` is the same as in the
+        previous phase, the optimizer is kept; otherwise a new optimizer is created.
     selection : {"epoch", "end", "any", "never"}, default="epoch"
-        Candidate epochs from which validation chooses. "epoch": all epochs of this phase, but none of earlier phases.
-        "end": the last epoch of this phase and the candidates of earlier phases. "any": all epochs of this phase and
-        the candidates of earlier phases. "never": no epoch of this phase; the candidates of earlier phases are
-        kept.
+        Epochs from which validation chooses the best (the candidates). "epoch": all epochs of this phase, but no epochs
+        of earlier phases. "end": the last epoch of this phase, and the candidates of earlier phases. "any": all epochs
+        of this phase, and the candidates of earlier phases. "never": only the candidates of earlier phases.
     """
 
     name: str
@@ -126,18 +126,22 @@ class Predict(Protocol):
 
 
 LabelFunction = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Maps features (B, D) and item, annotator and label of L labels, (L,) each, to one number per label, (L,)."""
+"""Takes features (B, D), and the items, annotators and classes of L labels. Returns one number per label, (L,)."""
 
 HeldOutScorer = Callable[[LabelFunction], ValidationScore]
-"""Takes a function that returns log-likelihoods of labels; returns the network's score on held-out labels."""
+"""Takes a function that computes log-likelihoods of labels, and returns its score on the held-out labels."""
 
 
 class Method(nn.Module, ABC):
     """Base class of all methods.
 
-    A method must define `crowd_loss`. It may override other hooks: hooks for training (`prepare`, `phases`,
-    `begin_phase`, ...) and hooks that describe annotators (`weight_logits`, `confusions`, `accuracies`, `fused`,
+    A subclass must define `crowd_loss`. It may override hooks for training (`prepare`, `phases`, `begin_phase`, ...)
+    and hooks that describe annotators (`weight_logits`, `confusions`, `accuracies`, `fused`,
     `label_log_probabilities`). By default all annotators have the same weight.
+
+    In this package, B is the number of items in a batch, L the number of their labels, D the number of features, K the
+    number of classes, R the number of annotators, and N the number of rows of the training data. A pair is an item and
+    an annotator who labelled it.
 
     Parameters
     ----------
@@ -147,19 +151,19 @@ class Method(nn.Module, ABC):
     Attributes
     ----------
     confusion_given : {"said", "true"} or None
-        "said": confusion matrices are P(true class | label). "true": they are P(label | true class). None if the method
-        has no confusion matrices.
+        What confusion matrices are conditioned on. "said": they hold P(true class | label). "true": they hold P(label |
+        true class). None if the method has no confusion matrices.
     resume_buffers : tuple of str
-        Names of buffers that are needed to resume a training but are not saved with the model (non-persistent).
+        Names of non-persistent buffers (not saved with the model) that are needed to resume training.
     phase_index : int
-        Index of the phase that is being trained. The training loop sets it.
+        Index of the phase that is being trained, from 0. The training loop sets it.
     loss_factor : float
-        Factor by which the loss is multiplied: 1 / K if the loss is divided by K as in the paper, otherwise 1.
+        Factor by which the loss is multiplied: 1 / K for the loss of the fusion paper, otherwise 1.
     takes_new_annotators : bool
-        Whether annotators can be added to a fitted model and trained like the others.
+        Whether annotators can be added to a fitted model.
     default_passes, min_steps : int
-        Length of a training whose number of epochs is not given: this many passes over the data, and at least this many
-        steps.
+        Length of training if the number of epochs is not given: `default_passes` passes over the data, or more passes
+        if `min_steps` steps need more.
 
     See Also
     --------
@@ -232,7 +236,7 @@ class Method(nn.Module, ABC):
     # ---- the loss ------------------------------------------------------------------------------
 
     def loss(self, batch: Batch) -> Loss:
-        """Return the loss of a batch: `gold_losses` of the items with a known class (gold), `crowd_loss` of the others.
+        """Return the loss of a batch: `gold_losses` for the items with gold, `crowd_loss` for all other items.
 
         Parameters
         ----------
@@ -273,7 +277,7 @@ class Method(nn.Module, ABC):
         """
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of each item with gold: cross-entropy.
+        """Return the loss of each item with gold: by default cross-entropy on the gold class.
 
         A method that models annotators adds a term for the labels of these items.
 
@@ -295,7 +299,7 @@ class Method(nn.Module, ABC):
     def unsupported_reason(self, data: TrainingData) -> str | None:
         """Return why the method cannot learn from this data and which methods can, or None if it can learn.
 
-        The message becomes an error before the training starts.
+        The message is raised as an error before training starts.
 
         Parameters
         ----------
@@ -331,13 +335,13 @@ class Method(nn.Module, ABC):
         inputs : Inputs
             The training inputs.
         rows : ndarray of shape (n_rows,)
-            Rows to measure.
+            Rows from which mean and scale are computed.
         """
         if isinstance(self.standardize, Standardize):
             self.standardize.measure(inputs, rows)
 
     def prepare(self, data: TrainingData) -> None:
-        """Initialize the method from the training data. Called before the first step of every training.
+        """Initialize the method from the training data. Called before the first step of every training run.
 
         Parameters
         ----------
@@ -346,12 +350,12 @@ class Method(nn.Module, ABC):
         """
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return the phases of a training with the given number of epochs: by default a single phase.
+        """Return the phases of training, given the number of epochs: by default a single phase.
 
         Parameters
         ----------
         epochs : int
-            Epochs of the whole training.
+            Number of epochs over all phases.
 
         Returns
         -------
@@ -360,7 +364,7 @@ class Method(nn.Module, ABC):
         return [Phase("", epochs)]
 
     def default_phases(self, n_steps_per_pass: int, n_steps_per_epoch: int) -> list[Phase]:
-        """Return the phases of a training whose number of epochs is not given.
+        """Return the phases of training if the number of epochs is not given.
 
         Parameters
         ----------
@@ -381,9 +385,9 @@ class Method(nn.Module, ABC):
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Update the method before the first step of each phase except the first.
 
-        Results must be stored in place in buffers or parameters, so that checkpoints contain them and all processes
-        share them. A result with one value per row of the training data must be a non-persistent buffer that is listed
-        in `resume_buffers`.
+        Results must be written into buffers or parameters, in place, so that checkpoints contain them and all processes
+        have the same values. If a result has one value per row of the training data, its buffer must be non-persistent
+        and listed in `resume_buffers`.
 
         Parameters
         ----------
@@ -396,12 +400,14 @@ class Method(nn.Module, ABC):
         """
 
     def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
-        """Return the sanity checks that the current network fails. An epoch that fails a check ranks last.
+        """Return the sanity checks that the current network fails, in words.
+
+        Validation prefers an epoch without failed checks to every epoch with failed checks.
 
         Parameters
         ----------
         label_checks : tuple of str
-            Failed checks that were computed from held-out labels alone. The default implementation returns them.
+            Failed checks that were computed from held-out labels alone. By default these are returned.
         predict : Predict
             The current network, applied to the training data.
 
@@ -412,7 +418,7 @@ class Method(nn.Module, ABC):
         return label_checks
 
     def limitations(self) -> tuple[str, ...]:
-        """Return sentences that tell the user about problems in the training: by default none.
+        """Return sentences that tell the user about problems of this training run: by default none.
 
         The consensus stores these sentences as `limitations`; `fit`, the report and the review page show them.
 
@@ -425,8 +431,8 @@ class Method(nn.Module, ABC):
     def add_annotators(self, count: int) -> None:
         """Append annotators, each a copy of the average annotator.
 
-        A subclass that has a table with one row per annotator overrides this method: it calls `super()` and extends the
-        table.
+        If a subclass has a table with one row per annotator, it must override this method, call `super()` and extend
+        the table.
 
         Parameters
         ----------
@@ -445,8 +451,8 @@ class Method(nn.Module, ABC):
     ) -> Tensor | None:
         """Return `log p(label | class)` of each label and class, or None if the method does not model it reliably.
 
-        Held-out labels are scored with these probabilities. Methods that return None are scored with an annotator model
-        that is the same for all methods; see `crowdfuse.labels.held_out`.
+        Held-out labels (labels that are kept out of training) are scored with these probabilities. If a method returns
+        None, they are scored with a general annotator model instead; see `crowdfuse.labels.held_out`.
 
         Parameters
         ----------
@@ -497,7 +503,7 @@ class Method(nn.Module, ABC):
         TypeError
             If the method has no confusion matrices.
         """
-        raise TypeError(f"{type(self).__name__} has no confusion matrices; use GatedClassifier, for example")
+        raise TypeError(f"{type(self).__name__} has no confusion matrices; use another method, such as GatedClassifier")
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return, for each pair (item, annotator), the probability that the annotator is right.
@@ -518,7 +524,7 @@ class Method(nn.Module, ABC):
         TypeError
             If the method does not estimate accuracies.
         """
-        raise TypeError(f"{type(self).__name__} does not estimate annotator accuracies per item; use GatedClassifier")
+        raise TypeError(f"{type(self).__name__} does not estimate annotators' accuracies per item; use GatedClassifier")
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """Return the fused label of each item: by default the weighted mean of its labels.

@@ -1,8 +1,8 @@
-"""COINNet: confusion matrices, and outlier items to which they do not apply.
+"""COINNet: one confusion matrix per annotator, and outlier terms for items to which the matrices do not apply.
 
-On most items, annotators make the errors that their matrices predict. On a few items, the outliers, annotators make
-other errors together, which depend on the item. Each label may have an outlier term, which explains what the matrix
-cannot. The loss penalizes outlier terms, so that few items have them.
+On most items, annotators make the errors that their matrices predict. On a few items, the outliers, several annotators
+make other errors, which depend on the item. Each label may have an outlier term: a probability that is added to the
+prediction of the matrix. The loss penalizes outlier terms, so that few items have them.
 """
 
 from __future__ import annotations
@@ -18,40 +18,41 @@ from crowdfuse.methods.base import ModelSpec, Phase
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 
-POWER = 0.4  # p as in the paper's code: a small outlier term costs nearly as much as a large one
+POWER = 0.4  # p, as in the paper's code: a small outlier term costs nearly as much as a large outlier term
 EPSILON = 1e-10
 N_SOLVER_ITERATIONS = 20
-WARMUP_EPOCH_SHARE = 0.3  # of the epochs, without outliers: an untrained network finds outliers everywhere
+WARMUP_EPOCH_SHARE = 0.3  # first part of the epochs, without outliers: an untrained network finds them everywhere
 
 
 class COINNet(GeoCrowdNet):
     """Likelihood of each label with outlier terms per item and a volume term.
 
-    The loss is the minimum over outlier terms d of
-    `mean_n [sum_{r in S_n} -log(q_nr + d_nr) + cost M_n (sum_r d_nr^2 / M_n + eps)^(p/2)] - volume_weight log det G`,
-    where S_n are the annotators who labelled item n, y_nr are their labels, f_n are the item's class probabilities and
-    A_r is the confusion matrix of annotator r. The likelihood of a label is `q_nr = (f_n A_r)[y_nr]`. The cost of
-    outlier terms is `cost = outlier_weight log K`, with the constants p (`POWER`) and eps (`EPSILON`). With weight 1,
-    an item is an outlier roughly if its labels are less likely than chance. M_n is the larger of the item's number of
-    labels and the mean number of labels per item. So neither a single wrong label nor many labels alone make an
-    outlier. The volume term has `G = K mean_n f_n f_n^T`, as in `GeoCrowdNet`.
+    The loss is the minimum over outlier terms d of `mean_n [sum_{r in S_n} -log(q_nr + d_nr) + cost M_n (sum_r d_nr^2 /
+    M_n + eps)^(p/2)] - volume_weight log det G`, where S_n are the annotators who labelled item n, y_nr are their
+    labels, f_n are the item's class probabilities and A_r is the confusion matrix of annotator r. The likelihood of a
+    label is `q_nr = (f_n A_r)[y_nr]`. The cost of outlier terms is `cost = outlier_weight log K`, with the constants p
+    (`POWER`) and eps (`EPSILON`). If `outlier_weight` is 1, an item is an outlier roughly if its labels are less likely
+    than chance. M_n is the larger of the item's number of labels and the mean number of labels per item. So an item
+    does not become an outlier because of a single wrong label, or only because it has many labels. The volume term has
+    `G = K mean_n f_n f_n^T`, as in `GeoCrowdNet`.
 
     In the paper, the outlier term of a label is a vector e_nr with one entry per class, such that `f_n A_r + e_nr` is a
-    distribution, and the norm of all terms of an item is penalized. The likelihood depends only on the entry of the
-    given label, d_nr, between 0 and 1 - q_nr. The other entries take the same amount from the other classes. So the
-    norm of e_nr equals d_nr up to a factor between 1 and sqrt(2), which the weight absorbs. The powers of M_n keep
-    items with more labels from becoming outliers sooner. In the authors' code, which sums over labels as well, the
-    terms of an item cost `0.01 M_n (sum_r |e_nr|^2)^(p/2)`, about 1/200 of the cost here with ten classes and three
-    labels. Their terms start at 0, grow in small steps while the network learns, and never come close to the minimum.
+    distribution. The norm of all terms of an item is penalized. The likelihood depends only on the entry of the given
+    label, d_nr, which lies between 0 and 1 - q_nr. The other entries subtract the same amount from the other classes.
+    So the norm of e_nr equals d_nr up to a factor between 1 and sqrt(2), which is absorbed by the weight. The powers of
+    M_n keep items with more labels from becoming outliers sooner. The authors' code also sums over labels. There, the
+    terms of an item cost `0.01 M_n (sum_r |e_nr|^2)^(p/2)`. For ten classes and three labels, this is about 1/200 of
+    the cost here. In the authors' code, the terms start at 0, grow in small steps while the network learns, and never
+    come close to the minimum.
 
     The terms of an item do not depend on other items. So the best terms are computed from network, matrices and labels
-    (`outlier_terms`) instead of being learned as parameters, and the loss is the minimum itself. Nothing is stored per
-    item, the cost of a step depends only on its labels, and the terms of any item can be computed at any time. For
-    items with gold, the terms apply to the likelihood under the known class.
+    (`outlier_terms`); they are not learned as parameters. Therefore nothing is stored per item, the cost of a step
+    depends only on its labels, and the terms of any item can be computed at any time. For items with gold, the terms
+    apply to the likelihood under the gold class.
 
-    With an untrained network, the best terms would turn whole classes into outliers, and these classes would never be
-    learned. So there are no outlier terms in the first 30 % of the epochs. In the authors' code, there are hardly any
-    at first. (30 % is the first value that was tried, after test accuracy had fallen without this warm-up.)
+    As long as the network is untrained, the best terms would turn whole classes into outliers, and these classes would
+    never be learned. So there are no outlier terms in the first 30 % of the epochs. In the authors' code, the terms are
+    close to 0 at first. (30 % is the first value that was tried. Without this warm-up, the test accuracy was lower.)
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class COINNet(GeoCrowdNet):
         self.mean_labels_per_item.fill_(float(np.average(counts[labelled], weights=data.weight[labelled])))
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
-        """Return an error message if no item has two labels to train on."""
+        """Return an error message if no training item has two labels."""
         if ((np.diff(data.annotations.indptr) > 1) & (data.weight > 0)).any():
             return None
         return (
@@ -93,7 +94,7 @@ class COINNet(GeoCrowdNet):
         )
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return a phase without outliers and one with them."""
+        """Return two phases: the first without outlier terms, the second with outlier terms."""
         warmup = max(1, round(WARMUP_EPOCH_SHARE * epochs))
         if warmup >= epochs:
             return [Phase("matrices", epochs)]
@@ -106,14 +107,14 @@ class COINNet(GeoCrowdNet):
         return outlier_losses(log_likelihood, batch.item, batch.n_items, self.cost, self.mean_labels_per_item)
 
     def outliers(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the outlier term of each label: the probability that is added to its likelihood.
+        """Return the outlier term of each label: the probability that is added to the likelihood of the label.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            Position of the item in the batch, number of the annotator, and class of each label.
+            For each label, the position of the item in the batch, the number of the annotator, and the class.
 
         Returns
         -------
@@ -130,17 +131,17 @@ class COINNet(GeoCrowdNet):
 
 
 def outlier_losses(log_likelihood: Tensor, item: Tensor, n_items: int, cost: float, mean_labels: Tensor) -> Tensor:
-    """Return the loss of each item's labels with the outlier terms that minimize it.
+    """Return the loss of each item's labels, minimized over the outlier terms.
 
-    Gradients flow only through terms that are at their upper bound 1 - q, which changes with the likelihood q. The
-    other terms are at a minimum, where the gradient is 0.
+    Gradients flow only through terms that are at their upper bound 1 - q, because this bound changes with the
+    likelihood q. All other terms are at a minimum of the loss, where the gradient is 0.
 
     Parameters
     ----------
     log_likelihood : Tensor of shape (L,)
         Log-likelihood of each label.
     item : Tensor of shape (L,)
-        Position of each label's item.
+        For each label, the position of its item in the batch.
     n_items : int
         Number of items B.
     cost : float
@@ -173,16 +174,16 @@ def outlier_terms(likelihood: Tensor, item: Tensor, n_items: int, cost: float, m
     where q_r is the likelihood of the label of annotator r, M is the larger of the item's number of labels and
     `mean_labels`, and p and eps are the constants `POWER` and `EPSILON`.
 
-    Two candidates are compared, and the better one is returned: d = 0, and the result of an iteration that starts at
-    `d = 1 - q`. Each iteration replaces the power by a parabola `a d_r^2 / 2` that touches it from above. The minimum
-    is then `d_r = (sqrt(q_r^2 + 4 / a) - q_r) / 2`, so the loss never increases.
+    There are two candidates: d = 0, and the result of an iteration that starts at `d = 1 - q`. The candidate with the
+    lower loss is returned. Each step of the iteration replaces the power by a parabola `a d_r^2 / 2` that touches it
+    from above. The minimum is then `d_r = (sqrt(q_r^2 + 4 / a) - q_r) / 2`, so the loss never increases.
 
     Parameters
     ----------
     likelihood : Tensor of shape (L,)
         Likelihood q of each label.
     item : Tensor of shape (L,)
-        Position of each label's item.
+        For each label, the position of its item in the batch.
     n_items : int
         Number of items B.
     cost : float

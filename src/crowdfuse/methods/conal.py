@@ -1,8 +1,8 @@
-"""CoNAL: confusions that are common to all annotators, and confusions of each annotator.
+"""CoNAL: confusions that are common to all annotators, and individual confusions of each annotator.
 
-There is one noise layer for all annotators and one per annotator, like the layers of the crowd layer method. For each
-label, the common layer and the annotator's own layer are mixed. The share of the common layer depends on the annotator
-and on the item: some items are hard for everybody.
+There is one noise layer for all annotators, and one noise layer per annotator. These layers are like the layers of the
+crowd layer method. For each label, the common layer and the annotator's own layer are mixed. The share of the common
+layer depends on the annotator and on the item, because some items are hard for everybody.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from crowdfuse.methods.crowd_layer import times_matrices
 from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_tables import active_annotators, extend_tables, take_rows
 
-INITIAL_DIAGONAL = 2.0  # diagonal of all matrices at the start, as in the authors' code
+INITIAL_DIAGONAL = 2.0  # initial diagonal of all matrices, as in the authors' code
 
 
 class CoNAL(Method):
     """Cross-entropy of each label on a mixture of a common and an individual noise layer.
 
     The loss is `mean_n sum_{r in S_n} [-log softmax(w_nr f_n G + (1 - w_nr) f_n W_r)[y_nr] - separation |G - W_r|]`,
-    with f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels, G the common
-    matrix and W_r the matrix of annotator r. The share of common noise is `w_nr = sigmoid(u_r . v_n)`, with an
-    embedding u_r of the annotator and v_n of the item, both of norm 1. So w_nr lies between 0.27 and 0.73, and neither
-    matrix is ever ignored. v_n is computed by a linear layer on the item's features (in the authors' code, by separate
-    layers on the input). All matrices start at twice the identity.
+    where f_n are the class probabilities of item n, S_n are the annotators who labelled it, y_nr are their labels, G is
+    the common matrix and W_r is the matrix of annotator r. The share of common noise is `w_nr = sigmoid(u_r . v_n)`,
+    where u_r is an embedding of the annotator and v_n is an embedding of the item. Both embeddings have norm 1, so w_nr
+    lies between 0.27 and 0.73, and neither matrix is ever ignored. v_n is computed by a linear layer on the item's
+    features (in the authors' code, by separate layers on the input). All matrices start at twice the identity.
 
-    The softmax of row k of a matrix is P(label | true class k). Labels depend only on `w G + (1 - w) W_r`, so G and W_r
-    can be separated only by what annotators have in common and by the separation term, where `|G - W_r|` is the
-    Euclidean norm of all K^2 differences. This term has no lower bound, so `separation` must be small.
+    The softmax of row k of a matrix is P(label | true class k). Labels depend only on `w G + (1 - w) W_r`. So G and W_r
+    can be separated only by what annotators have in common, and by the separation term. In this term, `|G - W_r|` is
+    the Euclidean norm of all K^2 differences. The term has no lower bound, so `separation` must be small.
 
     The separation term is added once per label, so that the cost of a step depends only on its labels. The authors'
-    code counts it once per annotator and step, and averages the other term over labels: if everybody labels every item,
-    their lambda is our `separation` divided by R. Items with gold train the matrices by the likelihood alone, where f_n
-    is the one-hot vector of the true class.
+    code adds it once per annotator and step, and averages the other term over labels. So if everybody labels every
+    item, the lambda of the authors' code equals `separation` divided by R. Items with gold train the matrices by the
+    likelihood alone; f_n is then the one-hot vector of the true class.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class CoNAL(Method):
     separation : float
         Weight of the separation term.
     embedding : int
-        Number of entries of the embeddings u_r and v_n.
+        Length of the embeddings u_r and v_n.
 
     References
     ----------
@@ -77,7 +77,7 @@ class CoNAL(Method):
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return cross-entropy plus the cross-entropy of the item's labels given its class, (B,)."""
+        """Return cross-entropy on the gold class plus the cross-entropy of the item's labels given this class, (B,)."""
         active, position = active_annotators(batch.annotator, self.n_annotators)
         f = one_hot(batch.gold, self.n_classes).to(h.dtype)
         logits = self._label_logits(f, h, take_rows(self.individual, active), position, batch)
@@ -105,7 +105,7 @@ class CoNAL(Method):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item in the batch, and number of the annotator, of each pair.
+            For each pair, the position of the item in the batch and the number of the annotator.
 
         Returns
         -------
@@ -115,7 +115,7 @@ class CoNAL(Method):
         return (normalize(take_rows(self.of_annotator, annotator)) * v).sum(1).sigmoid()
 
     def log_confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the logarithms of the pairs' matrices, which combine the common and the individual one, (L, K, K)."""
+        """Return the logarithms of the mixtures of common and individual matrix, one per pair, (L, K, K)."""
         share = self.common_shares(features, item, annotator)[:, None, None]
         return (share * self.common + (1 - share) * take_rows(self.individual, annotator)).log_softmax(2)
 

@@ -1,7 +1,7 @@
 """Crowd layer: one output layer per annotator on top of the network.
 
-The network predicts the class, and each annotator's layer turns the prediction into the annotator's labels. Everything
-is trained together by backpropagation on the labels. For prediction the layers are removed.
+The network predicts the class, and each annotator's layer turns the prediction into the annotator's labels. Network and
+layers are trained together by backpropagation on the labels. The layers are not used for prediction.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Layer = Literal["matrix", "vector", "bias", "vector+bias"]
 class CrowdLayer(GlobalConfusions):
     """Cross-entropy of each label on the output of its annotator's layer.
 
-    With f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels and g_r the layer
-    of annotator r, the loss is `mean_n sum_{r in S_n} -log softmax(g_r(f_n))[y_nr]`. All labels have the same weight,
-    as in the authors' code.
+    The loss is `mean_n sum_{r in S_n} -log softmax(g_r(f_n))[y_nr]`, where f_n are the class probabilities of item n,
+    S_n are the annotators who labelled it, y_nr are their labels and g_r is the layer of annotator r. All labels have
+    the same weight, as in the authors' code.
 
-    The layer acts on probabilities and a softmax follows, as in the authors' code. If the network is certain of class
-    k, annotator r gives label y with probability `A_r[k, y] = softmax(g_r(e_k))[y]`, with e_k the one-hot vector of
-    class k. This is the reported confusion matrix. If the network is not certain, the model is not a mixture of these
-    matrices, so the network's probabilities are not calibrated. Before training, an annotator is right with probability
-    e / (e + K - 1), where e is Euler's number; this is low for many classes.
+    The layer acts on probabilities and is followed by a softmax, as in the authors' code. If the network is certain of
+    class k, annotator r gives label y with probability `A_r[k, y] = softmax(g_r(e_k))[y]`, where e_k is the one-hot
+    vector of class k. A_r is the reported confusion matrix. If the network is not certain, the distribution of the
+    label is not `f_n A_r`, so the network's probabilities are not calibrated. Before training, an annotator is right
+    with probability e / (e + K - 1), where e is Euler's number. This probability is low if there are many classes.
 
     For items with gold, the likelihood of label y is `A_r[gold, y]`.
 
@@ -42,8 +42,8 @@ class CrowdLayer(GlobalConfusions):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     layer : {"matrix", "vector", "bias", "vector+bias"}
-        "matrix": `g_r(f) = f W_r` (the paper's MW); "vector": `w_r * f` (VW); "bias": `f + b_r` (VB); "vector+bias":
-        `w_r * f + b_r` (VW+B). All start as the identity: W_r = I, w_r = 1, b_r = 0.
+        Form of the layer g_r. "matrix": `f W_r` (MW in the paper). "vector": `w_r * f` (VW). "bias": `f + b_r` (VB).
+        "vector+bias": `w_r * f + b_r` (VW+B). All start as the identity: W_r = I, w_r = 1, b_r = 0.
 
     References
     ----------
@@ -68,7 +68,7 @@ class CrowdLayer(GlobalConfusions):
             self.register_parameter(name, nn.Parameter(starts[name]))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the cross-entropy of each label on its annotator's layer."""
+        """Return the cross-entropy of the labels, each on the output of its annotator's layer."""
         logits = self.label_logits(self.class_logits(h).softmax(1), batch.item, batch.annotator)
         losses = cross_entropy(logits, batch.label, reduction="none")
         weight = batch.labelled_weight.sum()
@@ -82,7 +82,7 @@ class CrowdLayer(GlobalConfusions):
         f : Tensor of shape (B, K)
             Class probabilities of the items.
         item, annotator : Tensor of shape (L,)
-            Position of the item in the batch, and number of the annotator, of each pair.
+            For each pair, the position of the item in the batch and the number of the annotator.
 
         Returns
         -------
@@ -99,7 +99,7 @@ class CrowdLayer(GlobalConfusions):
         return logits
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return cross-entropy plus the negative log-likelihood of the item's labels given its class, (B,)."""
+        """Return cross-entropy on gold plus the negative log-likelihood of the item's labels given gold, (B,)."""
         log_likelihood = self.gold_label_log_likelihood(batch.annotator, batch.label, batch.gold[batch.item])
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 

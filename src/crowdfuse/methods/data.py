@@ -22,24 +22,24 @@ BATCHES_PER_LOOKUP = 16  # batches whose labels are looked up together, since on
 
 
 class Batch(NamedTuple):
-    """B items with their L labels.
+    """A batch: B items with their L labels.
 
     Parameters
     ----------
     x : Tensor of shape (B, ...)
         Inputs.
     row : Tensor of shape (B,)
-        Row of each item in the training data.
+        For each item, its row in the training data.
     weight : Tensor of shape (B,)
         Sample weights.
     gold : Tensor of shape (B,)
-        Gold class, -1 where unknown.
+        Gold class (the trusted true class), -1 if unknown.
     item : Tensor of shape (L,)
-        Position in the batch of each label's item.
+        For each label, the position of its item in the batch.
     annotator : Tensor of shape (L,)
-        Annotator of each label.
+        For each label, the number of its annotator.
     label : Tensor of shape (L,)
-        Class of each label.
+        For each label, the class that it names.
     """
 
     x: Tensor
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
 
     @property
     def labelled_weight(self) -> Tensor:
-        """Sample weights (B,), 0 for items without labels."""
+        """Weight of each item, (B,): the sample weight, or 0 for items without labels."""
         return self.weight * (torch.bincount(self.item, minlength=self.n_items) > 0)
 
     def select(self, chosen: Tensor) -> Batch:
@@ -66,7 +66,7 @@ class Batch(NamedTuple):
         Parameters
         ----------
         chosen : Tensor of bool of shape (B,)
-            Which items to keep.
+            True for the items to keep.
 
         Returns
         -------
@@ -90,7 +90,7 @@ class Batch(NamedTuple):
         Parameters
         ----------
         order : Tensor of int of shape (B,)
-            Current position of each item of the result: a permutation of 0 to B - 1.
+            For each item of the result, its current position. This is a permutation of 0 to B - 1.
 
         Returns
         -------
@@ -132,11 +132,11 @@ class TrainingData:
     Parameters
     ----------
     inputs : Inputs
-        N inputs.
+        The inputs of all N rows.
     annotations : Annotations
         The labels, with one item per row.
     gold : ndarray of int of shape (N,)
-        Gold class, -1 where unknown.
+        Gold class (the trusted true class), -1 if unknown.
     weight : ndarray of shape (N,)
         Sample weights.
     """
@@ -198,12 +198,12 @@ class TrainingData:
         return zip(*(torch.from_numpy(column).split(sizes) for column, sizes in columns), strict=True)
 
     def fingerprint(self) -> dict[str, str]:
-        """Return hashes that identify this data when a training is resumed.
+        """Return hashes that identify this data when training is resumed.
 
         Returns
         -------
         hashes : dict
-            Hashes of "inputs" and of "labels", the latter including gold and weights.
+            The hashes "inputs" and "labels"; "labels" includes gold and weights.
         """
         return fingerprint(self.inputs, self.annotations, self.gold, self.weight)
 

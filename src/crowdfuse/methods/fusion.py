@@ -1,8 +1,9 @@
 """Sample-wise label fusion: the paper's method.
 
-Three heads read an item's features: class logits, a weight per annotator, and per annotator the coefficients of a
-confusion matrix over a fixed basis of permutations. The labels of an item, corrected by the matrices and averaged by
-the weights, are the fused label. The classifier is trained on it, and all heads are trained together.
+Three heads read the features of an item. The first predicts class logits. The second predicts a weight for each
+annotator. The third predicts a confusion matrix for each annotator, as coefficients over a fixed basis of permutations.
+The matrices correct the labels of the item, and the weighted mean of the corrected labels is the fused label. The
+classifier is trained on the fused label, and all heads are trained together.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ from crowdfuse.methods.data import Batch
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead, SeparateHeads
 
 HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
-"""Takes the number of features, the hidden widths, and the numbers of annotators and outputs; returns a head."""
+"""Makes a head from the number of features, the hidden widths, and the numbers of annotators and outputs."""
 
 MIN_GOLD_PROBABILITY = 1e-6
-"""Lower bound of a gold class's probability in a fused label, which is 0 if no permutation maps a label to it."""
+"""Lower bound for the probability of the gold class in a fused label, which is 0 if no permutation reaches it."""
 
 
 class BasisConfusions(nn.Module):
     """Confusion matrices as mixtures of permutation matrices: `P = sum_m c_m B_m`.
 
-    The coefficients c are the softmax of the outputs of a head. Training computes with c and never builds P. With the
-    identity alone (M = 1) there is no head: this is the ablation that learns weights but no confusions.
+    The coefficients c are the softmax of the outputs of a head. Training computes with c and never builds P. If M = 1,
+    the only permutation is the identity, and there is no head: this ablation learns weights but no confusions.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     heads : HeadFactory
-        Makes the head.
+        Function that makes the head.
     hidden : tuple of int
-        Hidden widths of the head.
+        Widths of the hidden layers of the head.
     n_bases : int
         Largest number of permutations M.
     kind : {"random", "latin"}
@@ -94,16 +95,16 @@ class BasisConfusions(nn.Module):
 
 
 class FullConfusions(nn.Module):
-    """One unconstrained matrix per pair, whose columns sum to 1. For few classes, to compare with the basis.
+    """One matrix per pair, predicted without a basis; columns sum to 1. For few classes, to compare with the basis.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     heads : HeadFactory
-        Makes the head, with K^2 outputs.
+        Function that makes the head, which has K^2 outputs.
     hidden : tuple of int
-        Hidden widths of the head.
+        Widths of the hidden layers of the head.
     """
 
     def __init__(self, spec: ModelSpec, heads: HeadFactory, hidden: tuple[int, ...]) -> None:
@@ -134,11 +135,11 @@ class FullConfusions(nn.Module):
 class Fusion(Method):
     """KL divergence from the classifier to the fused label, with a penalty on the confusion matrices.
 
-    The loss is `mean_n [ KL(t_n || f_n) + (penalty / R_n) sum_{r in S_n} sum_k (1 - P_n,kk^r)^2 ]`, with fused labels
-    `t_n = sum_{r in S_n} w_n^r P_n^r e_{y_n^r}`. f_n are the class probabilities, S_n the R_n annotators who labelled
-    item n, w_n the softmax of the weight head over S_n, and e_y the one-hot vector of label y. Column j of the
-    confusion matrix `P_n^r` is the distribution of the true class given that annotator r gave label j. Gradients flow
-    into both sides of the KL divergence. Items without labels contribute nothing.
+    The loss is `mean_n [ KL(t_n || f_n) + (penalty / R_n) sum_{r in S_n} sum_k (1 - P_n,kk^r)^2 ]`, where `t_n = sum_{r
+    in S_n} w_n^r P_n^r e_{y_n^r}` are the fused labels. f_n are the class probabilities. S_n are the R_n annotators who
+    labelled item n. w_n is the softmax of the weight head over S_n, and e_y is the one-hot vector of label y. Column j
+    of the confusion matrix `P_n^r` is the distribution of the true class given that annotator r gave label j. Gradients
+    flow into both sides of the KL divergence. Items without labels contribute nothing.
 
     For items with gold, the loss is the sum of cross-entropy, `-log t_n[gold]` and the penalty.
 
@@ -147,24 +148,25 @@ class Fusion(Method):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     n_bases : int
-        Largest number of permutations M; 1 is the ablation that learns weights but no confusions.
+        Largest number of permutations M. If it is 1, weights are learned but no confusions (an ablation).
     basis : {"random", "latin"}
         Kind of the basis; see `permutation_basis`.
     penalty : float
         Weight of the penalty (lambda in the paper).
     confusions : {"basis", "full"}
-        "basis": mixtures of the permutations in the basis. "full": an unconstrained matrix per pair.
+        "basis": mixtures of the permutations in the basis. "full": any matrix whose columns sum to 1, one per pair.
     weights : {"learned", "uniform"}
-        "learned": predicted by the network. "uniform": all equal, the ablation that learns only confusions.
+        "learned": weights are predicted by the network. "uniform": all weights are equal; only confusions are learned
+        (an ablation).
     annotator_heads : {"shared", "separate", "embedded"}
-        "shared": `AnnotatorHead`. "separate": `SeparateHeads` for the matrices and `AnnotatorHead` for the weights.
-        "embedded": `EmbeddedHead`.
+        Class of the heads. "shared": `AnnotatorHead`. "separate": `SeparateHeads` for the matrices and `AnnotatorHead`
+        for the weights. "embedded": `EmbeddedHead`.
     embedding : int
-        Length of an annotator's embedding, for "embedded".
+        Length of an annotator's embedding, used only if `annotator_heads` is "embedded".
     annotator_hidden : tuple of int
-        Hidden widths of the annotators' heads.
+        Widths of the hidden layers of the heads for weights and matrices.
     loss_scale : {"plain", "paper"}
-        "paper" divides the loss by K, as the paper's code did.
+        "paper": the loss is divided by K, as in the paper's code. "plain": it is not.
 
     References
     ----------
@@ -224,7 +226,7 @@ class Fusion(Method):
         return super().gold_losses(h, batch) + self.loss_factor * annotator_losses
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the scores of the weight head, (L,), or 0 for uniform weights."""
+        """Return the outputs of the weight head, or 0 for uniform weights, (L,)."""
         if self.weigh is None:
             return super().weight_logits(features, item, annotator)
         scores: Tensor = self.weigh(features, item, annotator)[:, 0]

@@ -1,21 +1,23 @@
 """The gated method: the probability that each annotator is right on each item, learned with the classifier.
 
-The classifier predicts the class, gates predict whether an annotator is right, and together they must explain all
-labels of an item. This is the model of Yan et al. (2010) with neural networks. Given the class, labels follow the same
-model as in MaDL (Herde et al., 2023) with isotropic matrices. If an annotator is worse than chance, the label is
-evidence against the class that it names, like a complementary label (Ishida et al., 2017).
+The classifier predicts the class of an item. The gates are the predicted probabilities that each annotator is right on
+the item. Together they must explain all labels of the item. This is the model of Yan et al. (2010) with neural
+networks. Given the class, labels follow the same model as in MaDL (Herde et al., 2023) with isotropic matrices. If an
+annotator is worse than chance, the label is evidence against the class that it names, like a complementary label
+(Ishida et al., 2017).
 
 The likelihood of this model has several optima, so the result depends on the starting point. Training therefore has
 three phases:
 
-1. "annotator labels": a network learns which label each annotator would give, which is ordinary classification.
-2. "start": from the predicted labels, each item gets its most likely class, assuming only that all wrong labels are
-   equally likely; classifier and gates are trained on these initial classes.
-3. "gates": the likelihood of the labels is maximized.
+1. "annotator labels": a network learns which label each annotator would give. This is ordinary classification.
+2. "start": the predicted labels give the most likely class of each item, assuming only that all wrong labels are
+   equally likely. Classifier and gates are trained on these initial classes.
+3. "gates": classifier and gates are trained to maximize the likelihood of the labels.
 
-Gold can overrule the initial classes. In that case, part of the gold is held out to check phase 3. If different
-annotators contradict each other on different items, the labels do not show who is right. In that case, the classifier
-is trained on the vote (with two classes, starting from the initial trunk), and the diagnostics ask for gold.
+Gold can overrule the initial classes. In that case, part of the gold is held out (not trained on) to check phase 3. If
+different annotators contradict each other on different items, the labels do not show who is right. In that case, the
+classifier is trained on the vote, and the diagnostics ask for gold. If there are two classes, the trunk is also reset
+to its initial values before it is trained on the vote.
 """
 
 from __future__ import annotations
@@ -40,24 +42,24 @@ from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, Em
 
 PHASE_EPOCH_SHARES = (0.25, 0.08)  # of the epochs, for phases 1 and 2; phase 3 has the rest
 MAX_PHASE_PASSES, MIN_PHASE_STEPS = (31, 10), 100  # of phases 1 and 2, if the number of epochs is not given
-MIN_CONFIDENT_PROBABILITY = 0.8  # of a label, for an annotator to count as confident
-MAX_CONTESTED_SHARE = 0.14  # of confident pairs of annotators, with two classes; above it, train on the vote
-MAX_DISAGREEMENT_SHARE = 0.5  # the same with more classes
+MIN_CONFIDENT_PROBABILITY = 0.8  # an annotator is called confident if the predicted label is more probable than this
+MAX_CONTESTED_SHARE = 0.14  # of confident pairs of annotators, for two classes; above it, train on the vote
+MAX_DISAGREEMENT_SHARE = 0.5  # of confident pairs of annotators, for more classes; above it, train on the vote
 MAX_MEMORIZED_GAP = 0.1  # accepted difference of the accuracy of confident predictions on training and held-out labels
 MIN_COMMON_CLASS_SHARE = 0.01  # of the items; gold must contain every class that is more common than this
-MIN_PAIR_SHARE = 0.05  # of pairs of annotators that must be confident for a conflict to be measured
+MIN_PAIR_SHARE = 0.05  # share of pairs of annotators that must be confident before conflicts are measured
 MAX_CONFLICT_CHECK_ITEMS = 5_000
 
 HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 
 
 class Gated(Method):
-    """Joint likelihood of all labels of an item, with a gate per pair.
+    """Joint likelihood of all labels of an item, with a gate for each pair of item and annotator.
 
-    The loss is `mean_n -log sum_k f_n(k) prod_{r in S_n} p(y_nr | k)`, with `p(y | k) = g_nr` if y = k, else
-    `(1 - g_nr) W_r[k, y]`. For item n, f_n are its class probabilities, S_n the annotators who labelled it and y_nr
-    their labels. g_nr is the gate of item n and annotator r, and W_r[k, y] is the probability that a wrong label of r
-    is y if the class is k.
+    The loss is `mean_n -log sum_k f_n(k) prod_{r in S_n} p(y_nr | k)`. A label y has probability `p(y | k) = g_nr` if y
+    = k, and `p(y | k) = (1 - g_nr) W_r[k, y]` otherwise. f_n are the class probabilities of item n, S_n are the
+    annotators who labelled it, and y_nr are their labels. The gate g_nr is the probability that annotator r is right on
+    item n. W_r[k, y] is the probability that a wrong label of annotator r is y if the class is k.
 
     Parameters
     ----------
@@ -66,22 +68,24 @@ class Gated(Method):
     heads : {"shared", "embedded"}
         Kind of the heads that predict labels and gates. "shared": `AnnotatorHead`. "embedded": `EmbeddedHead`.
     embedding : int
-        Length of an annotator's embedding, for "embedded".
+        Length of an annotator's embedding, used only if `heads` is "embedded".
     wrong : WrongLabels
         Distribution of wrong labels.
 
     Attributes
     ----------
     is_initialized : Tensor of bool of shape ()
-        Whether the initial classes have been chosen. Until then, class logits are computed from predicted labels.
+        Whether the initial classes have been chosen. As long as it is False, class logits are computed from predicted
+        labels.
     starts_from_gold : Tensor of bool of shape ()
         Whether a classifier fitted to gold chose the initial classes.
     skips_likelihood : Tensor of bool of shape ()
-        Whether phase 3 continues with the initial classes, because gold chose them and no labels are held out.
+        Whether phase 3 is trained on the initial classes instead of the likelihood. This is so if gold chose the
+        initial classes and no labels are held out.
     trains_on_vote : Tensor of bool of shape ()
         Whether phases 2 and 3 train on the vote, because the labels do not show who is right.
     start_held_out_accuracy : Tensor of shape ()
-        Accuracy of the gold classifier on held-out gold.
+        Accuracy of the gold classifier on the held-out gold, before phase 3.
     poll_weights : Tensor of shape (R,)
         Weight of each annotator when predicted labels are combined.
     target : Tensor of shape (N,)
@@ -126,27 +130,21 @@ class Gated(Method):
         self.gate = make(n_features, hidden[-1:], n_annotators, 1)
         self.wrong = wrong
         self.register_buffer("is_initialized", torch.zeros((), dtype=torch.bool))
-        self.register_buffer(
-            "starts_from_gold", torch.zeros((), dtype=torch.bool)
-        )  # the start is what gold makes of labels
-        self.register_buffer(
-            "skips_likelihood", torch.zeros((), dtype=torch.bool)
-        )  # nothing could watch the likelihood
+        self.register_buffer("starts_from_gold", torch.zeros((), dtype=torch.bool))
+        self.register_buffer("skips_likelihood", torch.zeros((), dtype=torch.bool))
         self.register_buffer("trains_on_vote", torch.zeros((), dtype=torch.bool))
-        self.register_buffer(
-            "start_held_out_accuracy", torch.zeros(())
-        )  # how much of the gold that watches is right at the start
+        self.register_buffer("start_held_out_accuracy", torch.zeros(()))
         self.register_buffer("poll_weights", torch.zeros(n_annotators))
 
-    min_steps: ClassVar[int] = 2_000  # held-out labels choose the epoch, so a long training does no harm
+    min_steps: ClassVar[int] = 2_000  # held-out labels choose the epoch, so long training does no harm
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return the three phases; validation chooses from the last epoch of the second and all of the third."""
+        """Return the three phases. Validation chooses from the last epoch of phase 2 and all epochs of phase 3."""
         labels, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
         return _phases(labels, start, max(0, epochs - labels - start))
 
     def default_phases(self, n_steps_per_pass: int, n_steps_per_epoch: int) -> list[Phase]:
-        """Return the three phases; with few items the first two stay short, since they would memorize the labels."""
+        """Return the three phases. If there are few items, phases 1 and 2 are short, to avoid memorizing labels."""
         n_steps = max(self.default_passes * n_steps_per_pass, self.min_steps)
         epochs = -(-n_steps // n_steps_per_epoch)
         labels, start = (
@@ -156,7 +154,7 @@ class Gated(Method):
         return _phases(labels, start, epochs - labels - start)
 
     def prepare(self, data: TrainingData) -> None:
-        """Reset the decisions of an earlier training and choose the annotators to poll."""
+        """Reset the decisions of an earlier training run, and choose the annotators whose labels are predicted."""
         for decision in (self.starts_from_gold, self.trains_on_vote, self.skips_likelihood):
             decision.fill_(False)
         self.poll_weights.copy_(torch.from_numpy(poll_weights(data, self.n_annotators)))
@@ -193,7 +191,7 @@ class Gated(Method):
         self.is_initialized.fill_(True)
 
     def limitations(self) -> tuple[str, ...]:
-        """Say so if the network was trained on the vote."""
+        """Return a sentence if the network was trained on the vote."""
         if not self.trains_on_vote:
             return ()
         return (
@@ -205,7 +203,7 @@ class Gated(Method):
     def _fit_gold_classifier(
         self, data: TrainingData, predict: Predict, classes: NDArray[np.int64], known: NDArray[np.int64]
     ) -> GoldClassifier | None:
-        """Return a classifier fitted to gold if it beats `classes` (N,) and gold contains all common classes."""
+        """Return a classifier fitted to gold if it is better than `classes` and gold contains all common classes."""
         common = np.flatnonzero(np.bincount(classes, minlength=self.n_classes) > MIN_COMMON_CLASS_SHARE * len(classes))
         # a class without gold would be lost
         if len(known) < MIN_GOLD_ITEMS or not np.isin(common, data.gold[known]).all():
@@ -216,7 +214,7 @@ class Gated(Method):
     def _best_class_rule(self, score_held_out: HeldOutScorer | None) -> ClassRule:
         """Return "any" if held-out labels confirm that labels below chance are evidence against a class.
 
-        With two classes they cannot confirm it: swapping the two classes explains the labels equally well.
+        If there are two classes, held-out labels cannot confirm it: swapped classes explain the labels equally well.
         """
         if self.n_classes == 2 or score_held_out is None:
             return "above chance"
@@ -224,7 +222,7 @@ class Gated(Method):
         return "any" if any_score.beats(above_score) else "above chance"
 
     def _confident_hits(self, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return 1 for labels that were predicted with confidence, 0 for other labels than predicted, -1 if unsure."""
+        """Return, for each label, 1 if it was predicted with confidence, 0 if another label was, -1 if none was."""
         probability, predicted = self.label_head(h, item, annotator).softmax(1).max(1)
         is_hit = (predicted == label).to(probability)
         return torch.where(probability > MIN_CONFIDENT_PROBABILITY, is_hit, -1)
@@ -232,8 +230,8 @@ class Gated(Method):
     def _is_undecided(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> bool:
         """Return whether confident annotators contradict each other so often that labels do not show who is right.
 
-        False if the network has memorized the labels of the training items, mistakes included: then contradictions of
-        its predictions say nothing about the annotators.
+        False if the network has memorized the labels of the training items, including the mistakes. In that case,
+        contradictions between its predictions say nothing about the annotators.
         """
         rows = np.flatnonzero(np.diff(data.annotations.indptr) > 0)
         rows = np.sort(np.random.default_rng(0).permutation(rows)[:MAX_CONFLICT_CHECK_ITEMS])
@@ -257,7 +255,7 @@ class Gated(Method):
         confident_label: NDArray[np.int64],
         score_held_out: HeldOutScorer | None,
     ) -> bool:
-        """Return whether confident predictions are right much more often on training labels than on held-out ones.
+        """Return whether confident predictions are right much more often on training labels than on held-out labels.
 
         `confident_label` (n_rows, n_polled) holds the label predicted for each polled annotator, -1 if not confident.
         """
@@ -275,16 +273,17 @@ class Gated(Method):
         return float(trained.mean() - held_out.mean()) > MAX_MEMORIZED_GAP
 
     def _reset_trunk(self) -> None:
-        """Restore the initial trunk: one that has learned who gives which label follows wrong labels more closely."""
+        """Restore the initial trunk. A trunk that has learned to predict labels fits wrong labels more closely."""
         tensors = self._trunk_tensors()
         with torch.no_grad():
             for tensor, initial in zip(tensors, self.initial_trunk.split([t.numel() for t in tensors]), strict=True):
                 tensor.copy_(initial.view_as(tensor))
 
     def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
-        """Return the failed checks; if gold chose the start, whether accuracy on held-out gold has fallen since.
+        """Return the failed checks of the labels, or of held-out gold if gold chose the initial classes.
 
-        If gold chose the start, checks by labels are ignored, because gold has overruled the labels.
+        If gold chose the initial classes, it has overruled the labels, so checks of the labels are ignored. Instead,
+        the check fails if the accuracy on held-out gold is lower than at the start of phase 3.
         """
         if not self.starts_from_gold:
             return label_checks
@@ -294,17 +293,17 @@ class Gated(Method):
         if self.phase_index < 2 or accuracy >= float(self.start_held_out_accuracy):
             return ()
         at_start = 100 * self.start_held_out_accuracy
-        return (f"accuracy on held-out gold: {100 * accuracy:.0f} %, at the start {at_start:.0f} %",)
+        return (f"accuracy on held-out gold: {100 * accuracy:.0f} %, but {at_start:.0f} % at the start of phase 3",)
 
     def _rule_log_likelihood(
         self, rule: ClassRule, h: Tensor, item: Tensor, annotator: Tensor, label: Tensor
     ) -> Tensor:
-        """Return the log-likelihood of each label if the items have the classes of this rule, (L,)."""
+        """Return the log-likelihood of each label, assuming that items have the classes that the rule infers, (L,)."""
         truth = self._polled_scores(h, rule).argmax(1)[item]
         return rule_log_likelihood(self.label_head(h, item, annotator).softmax(1), truth, label, rule)
 
     def class_logits(self, h: Tensor) -> Tensor:
-        """Return the class logits of features; before phase 2, scores from the predicted labels, (B, K)."""
+        """Return the class logits (B, K). Before phase 2, these are scores computed from the predicted labels."""
         return super().class_logits(h) if self.is_initialized else self._polled_scores(h, "above chance")
 
     def _polled_label_probabilities(self, h: Tensor) -> Tensor:
@@ -321,12 +320,12 @@ class Gated(Method):
         return class_scores(self._polled_label_probabilities(h), weight, rule)
 
     def _descriptions(self, h: Tensor) -> Tensor:
-        """Return features and predicted label probabilities of each item, of length 1 each, (B, D')."""
+        """Return the features and the predicted label probabilities of each item, both scaled to norm 1, (B, D')."""
         probabilities = self._polled_label_probabilities(h)
         return torch.cat([normalize(h), (probabilities / probabilities.shape[1]).sqrt().flatten(1)], 1)
 
     def loss(self, batch: Batch) -> Loss:
-        """Return the loss of the phase; held-out gold is not trained on in phase 3."""
+        """Return the loss of the phase. In phase 3, held-out gold is not used."""
         if self.phase_index == 2 and self.starts_from_gold:
             is_held_out = self.held_out_gold.to(batch.row.device)[batch.row] >= 0
             batch = batch._replace(gold=batch.gold.masked_fill(is_held_out, -1))
@@ -348,7 +347,7 @@ class Gated(Method):
         return Loss((weight * losses).sum(), weight.sum())
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of items with gold: of predicted labels in phase 1, of class and gates later, (B,)."""
+        """Return the loss of items with gold, (B,). Phase 1: predicted labels. Phases 2 and 3: classifier and gates."""
         if self.phase_index == 0:
             return self._label_losses(h, batch)
         return self._known_class_losses(h, batch, batch.gold)
@@ -368,7 +367,7 @@ class Gated(Method):
         return class_losses + scatter_sum(gate_losses - wrong_log_likelihood, batch.item, batch.n_items)
 
     def _vote_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return cross-entropy on the vote shares, and of gates on the classifier's probability of each label, (B,)."""
+        """Return the loss if training on the vote, (B,): classifier on vote shares, gates on the classifier."""
         log_f = super().class_logits(h).log_softmax(1)
         count = torch.bincount(batch.item, minlength=batch.n_items).clamp(min=1)
         log_probability = log_f[batch.item, batch.label]
@@ -405,7 +404,7 @@ class Gated(Method):
         return posterior(log_f, self.label_log_probabilities(features, item, annotator, label), item)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators; they are not polled."""
+        """Append `count` annotators. Their labels are not used to infer initial classes."""
         super().add_annotators(count)
         self.poll_weights = torch.cat([self.poll_weights, self.poll_weights.new_zeros(count)])
 
@@ -422,9 +421,9 @@ def _phases(labels: int, start: int, gates: int) -> list[Phase]:
 def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:
     """Return the share of confident pairs of annotators that contradict each other on some items and agree on others.
 
-    The share is defined for two classes. Each pair of annotators contributes the number of its agreements or of its
-    contradictions, whichever is smaller. A pair that always disagrees therefore contributes nothing: one of the two
-    swaps the classes, and the other annotators show which one.
+    The share is defined for two classes. Each pair of annotators contributes the number of its agreements or the number
+    of its contradictions, whichever is smaller. A pair that always disagrees therefore contributes nothing: one of the
+    two annotators swaps the classes, and the other annotators show who it is.
 
     Parameters
     ----------
@@ -436,7 +435,7 @@ def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:
     Returns
     -------
     share : float
-        0 if hardly any pair is ever confident.
+        Between 0 and 1; 0 if pairs are hardly ever confident.
 
     Examples
     --------
@@ -459,8 +458,7 @@ def disagreement_share(label: NDArray[np.int64], weight: NDArray[Any]) -> float:
     """Return the share of confident pairs of annotators that disagree.
 
     Pairs that hardly ever agree are left out: one of the two annotators permutes the classes, and the other annotators
-    show which one. Wrong labels that are uniformly random have no effect either, because they are never predicted
-    confidently.
+    show who it is. Uniformly random wrong labels have no effect either, because they are never predicted confidently.
 
     Parameters
     ----------
@@ -472,7 +470,7 @@ def disagreement_share(label: NDArray[np.int64], weight: NDArray[Any]) -> float:
     Returns
     -------
     share : float
-        0 if hardly any pair is ever confident.
+        Between 0 and 1; 0 if pairs are hardly ever confident.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """GeoCrowdNet: confusion matrices made identifiable by a volume term.
 
-Network and matrices explain the labels together. Many combinations explain them equally well: a less certain network
-with annotators who are less often wrong, or the reverse. The volume term selects the combination whose class
-probabilities (or whose matrices) differ most from each other.
+The network and the matrices together explain the labels. Many combinations explain the labels equally well: for example
+a less certain network with more accurate annotators, or the reverse. The volume term selects one combination: the one
+in which the class probabilities of different items (or the matrices) differ most from each other.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ JITTER = 1e-3  # added to the eigenvalues, which are 1 where the volume is large
 class GeoCrowdNet(GlobalConfusions):
     """Likelihood of each label with a volume term.
 
-    With f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels and A_r the
-    confusion matrix of annotator r, the loss is `mean_n sum_{r in S_n} -log (f_n A_r)[y_nr] - volume_weight log det G`,
-    where
+    The loss is `mean_n sum_{r in S_n} -log (f_n A_r)[y_nr] - volume_weight log det G`. Here f_n are the class
+    probabilities of item n, S_n are the annotators who labelled it, y_nr are their labels, and A_r is the confusion
+    matrix of annotator r. The matrix G depends on `regularizer`:
 
-    - "f": `G = K mean_n f_n f_n^T`. Then the solution is unique if each class has some items that certainly belong to
-      it, however bad the annotators are.
-    - "w": `G = mean_r A_r A_r^T`. Then the solution is unique if each class has annotators who know it, however
-      ambiguous the items are.
+    - "f": `G = K mean_n f_n f_n^T`. The solution is then unique if each class has some items that certainly belong to
+      it, even if all annotators are bad.
+    - "w": `G = mean_r A_r A_r^T`. The solution is then unique if each class has annotators who know it, even if all
+      items are ambiguous.
 
-    The paper uses sums, `F F^T` and `W^T W`, over all data. The means used here change the logarithm only by a
-    constant, and do not depend on the batch size. They make the logarithm at most 0. (A small jitter can make it
-    slightly larger; it keeps the logarithm finite if a batch has fewer items than classes.) Here G is computed from the
-    batch: the mean over labelled items is weighted by item weight, and the mean over annotators by number of labels. So
-    the cost of a step depends only on its labels. With several processes, each uses its part of the batch.
+    The paper uses sums over all data, `F F^T` and `W^T W`, instead of means. The means change the logarithm only by a
+    constant, and they do not depend on the batch size. They make the logarithm at most 0. (A small jitter can make the
+    logarithm slightly larger. The jitter keeps it finite if a batch has fewer items than classes.) G is computed from
+    the batch, so that the cost of a step depends only on its labels. The mean over items is weighted by item weight,
+    and the mean over annotators by number of labels. If there are several processes, each uses its part of the batch.
 
-    The labels of an item are summed here, while the authors' code averages over labels: our `volume_weight` is their
-    lambda times the number of labels per item. Their lambda is 0.001 on MNIST, and 0.1 or 0.2 on LabelMe, which is a
-    `volume_weight` of 0.25 to 0.5.
+    The losses of an item's labels are summed here, while the authors' code averages over labels. So `volume_weight`
+    equals the authors' lambda times the number of labels per item. Their lambda is 0.001 on MNIST. It is 0.1 or 0.2 on
+    LabelMe, which corresponds to a `volume_weight` of 0.25 to 0.5.
 
     `A_r` is the softmax over each row of free logits.
 
@@ -51,12 +51,12 @@ class GeoCrowdNet(GlobalConfusions):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     regularizer : {"f", "w"}
-        Whose volume is maximized: "f", the class probabilities; "w", the confusion matrices.
+        Matrix whose volume is maximized: the class probabilities ("f") or the confusion matrices ("w").
     volume_weight : float
         Weight of the volume term.
     start : float or None
-        Initial probability that an annotator is right. None starts with identity logits, as in the authors' code; that
-        probability is then e / (e + K - 1), with Euler's number e.
+        Initial probability that an annotator is right. None: the logits of A_r start as the identity, as in the
+        authors' code. The probability is then e / (e + K - 1), where e is Euler's number.
 
     References
     ----------
@@ -89,7 +89,7 @@ class GeoCrowdNet(GlobalConfusions):
         return Loss((batch.weight * losses).sum() - self.volume_weight * weight.sum() * volume, weight.sum())
 
     def item_losses(self, log_likelihood: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of each item's labels from their log-likelihoods: the negative sum.
+        """Return the loss of each item's labels: the negative sum of their log-likelihoods.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class GeoCrowdNet(GlobalConfusions):
         return scatter_sum(-log_likelihood, batch.item, batch.n_items)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return cross-entropy plus the loss of the item's labels given its class, (B,)."""
+        """Return cross-entropy on gold plus the loss of the item's labels given the gold class, (B,)."""
         log_likelihood = self.gold_label_log_likelihood(batch.annotator, batch.label, batch.gold[batch.item])
         return super().gold_losses(h, batch) + self.item_losses(log_likelihood, batch)
 

@@ -15,11 +15,11 @@ from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.nets.annotator_tables import active_annotators, extend_tables
 
-PSEUDO_COUNT_PER_CELL = 0.01  # added to every count, so that labels never seen are unlikely but not impossible
+PSEUDO_COUNT_PER_CELL = 0.01  # added to every count, so that no label has probability 0
 
 
 class GlobalConfusions(Method):
-    """Base class of methods with one matrix per annotator r: `A_r[k, y] = P(label y | class k)`.
+    """Base class of methods with one confusion matrix per annotator r: `A_r[k, y] = P(label y | class k)`.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class GlobalConfusions(Method):
 
     See Also
     --------
-    CountedConfusions : Matrices that are counted from labels instead of learned by gradients.
+    CountedConfusions : Base class of methods that count these matrices instead of learning them by gradients.
     """
 
     confusion_given: ClassVar[Literal["true"]] = "true"
@@ -50,7 +50,7 @@ class GlobalConfusions(Method):
 
     @abstractmethod
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the log class probabilities of each item, without its labels.
+        """Return the log class probabilities of each item, computed without its labels.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class GlobalConfusions(Method):
         return label_log_probabilities(self.log_confusions(active), position, label)
 
     def gold_label_log_likelihood(self, annotator: Tensor, label: Tensor, gold: Tensor) -> Tensor:
-        """Return `log A_r[gold, y]` for each label: its log-probability given the gold class of the item.
+        """Return `log A_r[gold, y]` for each label: the log-probability of the label given the gold class of the item.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class GlobalConfusions(Method):
 
 
 class CountedConfusions(GlobalConfusions):
-    """Matrices and a class prior that are counted from labels instead of learned by gradients.
+    """Base class of methods that count the confusion matrices and a class prior, instead of learning them by gradients.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class CountedConfusions(GlobalConfusions):
     Attributes
     ----------
     prior : Tensor of shape (K,)
-        Share of each class.
+        Prior probability of each class.
     matrices : Tensor of shape (R, K, K)
         Axes (annotator, true class, given label); rows sum to 1.
     """
@@ -185,7 +185,7 @@ class CountedConfusions(GlobalConfusions):
         extend_tables(self, ("matrices",), count)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the logarithm of the class shares, the same for every item.
+        """Return the logarithm of the class prior, the same for every item.
 
         Parameters
         ----------
@@ -201,12 +201,12 @@ class CountedConfusions(GlobalConfusions):
     def estimate_confusions(self, data: TrainingData, classes: sparse.csr_array) -> None:
         """Set prior and matrices by counting, with `classes` as the true classes (the M-step of EM).
 
-        Annotators without labels in this data keep their matrix.
+        The matrices of annotators without labels in this data are not changed.
 
         Parameters
         ----------
         data : TrainingData
-            The training data. Gold replaces `classes` where it is known.
+            The training data. For rows with gold, the gold class is used instead of `classes`.
         classes : csr_array of shape (N, K)
             Class probabilities of each row.
         """

@@ -1,7 +1,7 @@
-"""A small classifier fitted to a few gold items, used if it is more accurate than the labels alone.
+"""A small classifier fitted to a few items with gold, used if it is more accurate than the labels alone.
 
-Its inputs describe an item by its features and by the labels that every annotator would probably give to it. These
-labels are informative about the item even if it is unknown which annotators are right. So a few gold items are enough,
+Its input is a description of an item: the features of the item, and the labels that annotators would probably give to
+it. These labels are informative even if it is unknown which annotators are right. So a few items with gold are enough,
 even if they are too few to train a network.
 """
 
@@ -18,8 +18,8 @@ from torch import Tensor
 
 MIN_GOLD_ITEMS = 10
 N_GOLD_FOLDS = 5
-LOGISTIC_REGRESSION_C = 10.0  # inverse regularization strength, for descriptions of mean length 1
-UNSEEN_CLASS_BIAS = -1e6  # of classes without gold, which are never predicted
+LOGISTIC_REGRESSION_C = 10.0  # inverse regularization strength, for descriptions of mean norm 1
+UNSEEN_CLASS_BIAS = -1e6  # bias of classes without gold, so that they are never predicted
 
 
 class GoldClassifier(NamedTuple):
@@ -32,7 +32,7 @@ class GoldClassifier(NamedTuple):
     bias : Tensor of shape (K,)
         Intercepts.
     is_correct_out_of_fold : ndarray of bool of shape (G,)
-        Whether each gold item is classified correctly by a classifier that was fitted without it.
+        For each item with gold, whether a classifier that was fitted without the item classifies it correctly.
     """
 
     weight: Tensor
@@ -47,9 +47,10 @@ class GoldClassifier(NamedTuple):
 def fit_gold_classifier(
     descriptions: NDArray[np.float32], gold: NDArray[np.int64], label_classes: NDArray[np.int64], n_classes: int
 ) -> GoldClassifier | None:
-    """Fit a classifier to gold items; return it if it is more accurate than the classes inferred from labels.
+    """Fit a classifier to items with gold, and return it if it is more accurate than the classes inferred from labels.
 
-    The classifier must be more accurate in cross-validation by more than one standard error of the paired difference.
+    The accuracy of the classifier is measured by cross-validation. It must be higher by more than one standard error of
+    the paired difference.
 
     Parameters
     ----------
@@ -65,7 +66,8 @@ def fit_gold_classifier(
     Returns
     -------
     classifier : GoldClassifier or None
-        None if the classifier is not better, there are fewer than 10 gold items, or all gold items have the same class.
+        None if the classifier is not more accurate, if there are fewer than 10 items with gold, or if all of them have
+        the same class.
 
     Examples
     --------

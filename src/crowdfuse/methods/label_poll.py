@@ -1,8 +1,8 @@
-"""Initial classes from predicted labels: what annotators would say about an item tells what it is.
+"""Infer the initial class of each item from the labels that annotators are predicted to give (a poll).
 
-A network predicts the label that each annotator would give to an item. An annotator who is right with probability g,
-and otherwise gives any wrong label, gives class k with probability g. So each class is scored by how well it explains
-the predicted labels; see `crowdfuse.functional.expected_class_log_likelihood`.
+A network predicts the label that each annotator would give to an item. The score of a class is how well it explains
+these predicted labels, assuming that all wrong labels of an annotator are equally likely; see
+`crowdfuse.functional.expected_class_log_likelihood`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from crowdfuse.functional import expected_class_log_likelihood
 from crowdfuse.methods.data import TrainingData
 
-MAX_POLLED_ANNOTATORS = 64  # those with the most labels
+MAX_POLLED_ANNOTATORS = 64  # the annotators with the most labels are polled
 
 ClassRule = Literal["any", "above chance"]
 """How initial classes are inferred from predicted labels; see `expected_class_log_likelihood`."""
@@ -26,7 +26,7 @@ CLASS_RULES: tuple[ClassRule, ...] = ("above chance", "any")
 
 
 def poll_weights(data: TrainingData, n_annotators: int) -> NDArray[np.float64]:
-    """Return the weights (n_annotators,) of the annotators with the most labels; 0 for the others.
+    """Return the weights of annotators in the poll, (n_annotators,): 0 except for the annotators with the most labels.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def class_scores(label_probabilities: Tensor, weight: Tensor, rule: ClassRule) -
     weight : Tensor of shape (A,)
         Weights of the polled annotators.
     rule : {"any", "above chance"}
-        Whether a label that an annotator avoids is evidence, too.
+        "any": a label that an annotator avoids is evidence, too. "above chance": it is not.
 
     Returns
     -------
@@ -65,14 +65,14 @@ def class_scores(label_probabilities: Tensor, weight: Tensor, rule: ClassRule) -
 
 
 def rule_log_likelihood(label_probabilities: Tensor, truth: Tensor, label: Tensor, rule: ClassRule) -> Tensor:
-    """Return the log-likelihood of labels if the items have the classes of a rule.
+    """Return the log-likelihood of labels, assuming that items have the classes that a rule infers.
 
     Parameters
     ----------
     label_probabilities : Tensor of shape (L, K)
-        Predicted label probabilities of the annotator and item of each label.
+        For each label, the predicted label probabilities of its annotator on its item.
     truth : Tensor of shape (L,)
-        Class of each label's item by the rule.
+        For each label, the class that the rule infers for its item.
     label : Tensor of shape (L,)
         The labels.
     rule : {"any", "above chance"}

@@ -1,9 +1,9 @@
-"""Multi-annotator deep learning (MaDL): performance per item and annotator, and weights against copied labels.
+"""Multi-annotator deep learning (MaDL): confusion matrices per item, and lower weights for similar annotators.
 
 One network predicts the class. A second network predicts how well an annotator labels an item, from embeddings of the
-annotator and the item. Together they must explain the labels. Annotators with similar embeddings make similar mistakes.
-They may be copies of each other, and a hundred copies are not a hundred independent opinions. So the more similar
-annotators there are, the lower an annotator's weight in the loss.
+annotator and the item. Together the networks must explain the labels. Annotators with similar embeddings make similar
+mistakes. They may copy each other, and a hundred copies are not a hundred independent opinions. So an annotator who is
+similar to many others has a low weight in the loss.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from crowdfuse.nets.annotator_tables import active_annotators
 Confusions = Literal["isotropic", "diagonal", "full"]
 
 PERFORMANCE_HIDDEN_WIDTH = 128  # width of the performance network's hidden layer
-MIN_KERNEL_GAMMA = 1e-3  # smallest sharpness of the kernel, above which its prior has a finite density
-MAX_COMPARED_ANNOTATORS = 1000  # evenly spaced annotators that `weight_logits` compares an annotator with
+MIN_KERNEL_GAMMA = 1e-3  # smallest sharpness of the kernel, since its prior may have an infinite density at 0
+MAX_COMPARED_ANNOTATORS = 1000  # if there are more, `weight_logits` compares with this many, evenly spaced
 
 
 class MaDL(Method):
@@ -35,33 +35,38 @@ class MaDL(Method):
     labelled item n, and y_nr are their labels. f_n are the class probabilities, and A_nr is the confusion matrix of
     annotator r on item n. The weight `w_r` is proportional to `1 / sum_s exp(-g |e_r - e_s|^2)` with mean 1, where e_r
     is the embedding of annotator r. The number g is the sharpness of this similarity kernel. It is learned with a gamma
-    prior, whose density is `Gamma(g)`.
+    prior of density `Gamma(g)`.
 
     A_nr is computed from `performance = out(relu(e_r + hidden([e_r, u_n, product(e_r x u_n)])))`. Here u_n is the
-    item's embedding, of the same length as e_r; [...] is concatenation and x the outer product; `out`, `hidden` and
-    `product` are layers.
+    item's embedding, which has the same length as e_r. The brackets [...] are a concatenation, and x is the outer
+    product. `out`, `hidden` and `product` are layers.
 
-    As in the authors' code, no gradient flows from the weights to the embeddings, nor from the performance to the
-    backbone. This implementation differs from the authors' code. Annotators have no features: e_r is a row of a table
-    that starts at 0, where all annotators are alike and have weight 1. The outer product is of e_r and u_n; theirs is
-    of the sum e_r + u_n with itself. `hidden` has layer norm; theirs has batch norm, which fails with a single label.
-    Without either norm, the ReLU of some annotators becomes 0 on every item and stays there. With more than 100
-    annotators, weights are computed among those in the batch, with a U x U kernel for U annotators. Items with gold
-    train the classifier. Each of their labels also trains the performance network, without weights.
+    As in the authors' code, no gradient flows from the weights to the embeddings, or from the performance to the
+    backbone. This implementation differs from the authors' code in four points:
 
-    With matrices per item, the data does not determine the rows of classes other than the item's class. With "full", so
-    many matrices explain the labels that the labels hardly determine the classifier.
+    - Annotators have no features: e_r is a row of a table. It starts at 0, so at first all annotators are alike and
+      have weight 1.
+    - The outer product is of e_r and u_n. In the authors' code, it is of the sum e_r + u_n with itself.
+    - `hidden` has layer norm. In the authors' code, it has batch norm, which fails if there is a single label. If there
+      is no norm, the ReLU of some annotators becomes 0 on every item and stays 0.
+    - If there are more than 100 annotators, weights are computed among the annotators in the batch, with a U x U kernel
+      for U annotators.
+
+    Items with gold train the classifier. Each of their labels also trains the performance network, with weight 1.
+
+    Since there is one matrix per item, the data does not determine the rows of classes other than the item's class. If
+    `confusions` is "full", so many matrices explain the labels that the labels hardly determine the classifier.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     confusions : {"isotropic", "diagonal", "full"}
-        What the performance network returns for a pair. "isotropic": one number, whose sigmoid is the probability of a
-        right label. "diagonal": one such number per class. In both cases, all wrong labels are equally likely. "full":
-        one number per cell of the matrix, with a softmax over each row.
+        Output of the performance network for a pair. "isotropic": one number; its sigmoid is the probability of a right
+        label. "diagonal": one such number per class. In both cases, all wrong labels are equally likely. "full": one
+        number per cell of the matrix, with a softmax over each row.
     weights : {"density", "uniform"}
-        "density": the weights w_r as above. "uniform": all weights are 1.
+        "density": the weights w_r of the formula above. "uniform": all weights are 1.
     eta : float
         Initial probability that an annotator is right, set in the bias of `out`.
     embedding : int
@@ -121,7 +126,7 @@ class MaDL(Method):
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return cross-entropy plus the negative log-likelihood of the item's labels given its class, (B,)."""
+        """Return cross-entropy on gold plus the negative log-likelihood of the item's labels given gold, (B,)."""
         log_likelihoods = self.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
         log_likelihood = log_likelihoods.gather(1, batch.gold[batch.item][:, None])[:, 0]
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)

@@ -18,19 +18,19 @@ from crowdfuse.methods.data import Batch, TrainingData
 class MajorityVote(Method):
     """Training on the vote.
 
-    Let f_n be the class probabilities of the network for item n. With a soft vote, the loss is `mean_n KL(v_n || f_n)`,
-    where v_n holds the fraction of the item's labels that each class got. With a hard vote, it is
-    `mean_n -log f_n(w_n)`, where w_n is the class with most labels.
+    Let f_n be the class probabilities of the network for item n. If the vote is soft, the loss is `mean_n KL(v_n ||
+    f_n)`, where v_n are the vote shares: for each class, the fraction of the item's labels that name it. If the vote is
+    hard, the loss is `mean_n -log f_n(w_n)`, where w_n is the class with the most labels.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     vote : {"soft", "hard"}
-        "soft": train on the fractions of labels per class. "hard": train on the class with most labels; ties are broken
-        at random, from the seed.
+        "soft": train on the vote shares. "hard": train on the class with the most labels; ties are broken at random,
+        using the seed.
     loss_scale : {"plain", "paper"}
-        "paper" divides the loss by K.
+        "paper": the loss is divided by K. "plain": it is not.
     """
 
     winner: Tensor
@@ -44,7 +44,7 @@ class MajorityVote(Method):
         self.seed = spec.seed
 
     def prepare(self, data: TrainingData) -> None:
-        """Find the winners of hard votes."""
+        """Compute the class with the most labels for each item, if the vote is hard."""
         if self.vote == "hard":
             shares = np.nan_to_num(data.annotations.vote_shares())
             draws = np.random.default_rng([self.seed, 1]).random(shares.shape)

@@ -1,8 +1,8 @@
 """Max-MIG: a classifier of items and an aggregator of labels that learn from each other.
 
-The classifier reads the item, the aggregator reads its labels. Given the class, item and labels are assumed to be
-independent, so all the information that they share is about the class. Training maximizes that mutual information.
-Annotators who copy each other add nothing to it.
+The classifier reads the input of an item, and the aggregator reads the labels of the item. Given the class, input and
+labels are assumed to be independent, so all the information that they share is about the class. Training maximizes this
+mutual information. Annotators who copy each other add nothing to it.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ class MaxMIG(Method):
     """Negative mutual information gain of classifier and aggregator, as in the paper with the KL divergence.
 
     The loss is `-mean_i [1 + log m_ii] + mean_{i != j} m_ij` with `m_ij = sum_k h_i(k) g_j(k) / p(k)`. h_i are the
-    class probabilities of item i, `g_j = softmax(log p + sum_{r in S_j} W_r[y_jr])` those of the labels of item j, and
-    p is a class prior. The second mean is over pairs of different items, weighted by the product of the two item
-    weights. It factors over the classes, so the cost of a step is B K plus the number of labels. Items without labels
-    are in neither mean. An item that is alone in a batch cannot be compared with another item. With several processes,
-    each compares the items of its own part of the batch.
+    class probabilities of item i by the classifier. `g_j = softmax(log p + sum_{r in S_j} W_r[y_jr])` are the class
+    probabilities of item j by the aggregator, and p is a class prior. The second mean is over pairs of different items,
+    weighted by the product of the two item weights. It factors over the classes, so the cost of a step is B K plus the
+    number of labels. Items without labels are left out of both means. If a batch has only one item, the loss is 0. If
+    there are several processes, each compares the items of its own part of the batch.
 
-    `W_r[y]` starts as `log P(label y of annotator r | class)`, counted with the vote shares as the truth. For labels
-    that r never gives, it starts at 0. So g starts as a posterior. The paper's code does the same with a larger
-    pseudo-count, and on CIFAR-10 learns W more slowly than h; here both have the same rate. The prior p and the start
-    of W are computed from the first training data. Later data changes W by training only, and a new annotator starts as
-    the average annotator.
+    `W_r[y]` starts as `log P(label y of annotator r | class)`, counted as if the vote shares were the truth. For labels
+    that annotator r never gives, it starts at 0. So g starts as a posterior. The paper's code does the same with a
+    larger pseudo-count. On CIFAR-10, the paper's code learns W more slowly than h; here both have the same learning
+    rate. The prior p and the initial W are computed from the first training data. If training continues with other
+    data, W changes by training only, and a new annotator starts with the average of all annotators.
 
-    For items with gold, the loss is `-log h_i(gold) - log g_i(gold)`; the second term is used if the item has labels.
+    For items with gold, the loss is `-log h_i(gold) - log g_i(gold)`. The second term is left out if the item has no
+    labels.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ class MaxMIG(Method):
         self.register_buffer("is_initialized", torch.zeros((), dtype=torch.bool))
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
-        """Return an error message if all labels are by one annotator; a trained model can continue with one."""
+        """Return an error message if all labels are by one annotator, unless the model has been trained before."""
         ann = data.annotations
         n_annotators = len(np.unique(ann.annotator[data.weight[ann.item] > 0]))
         if n_annotators > 1 or self.is_initialized:
@@ -104,7 +105,7 @@ class MaxMIG(Method):
         return Loss(-weight.sum() * gain, weight.sum())
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return the cross-entropy of the classifier plus that of the aggregator, (B,)."""
+        """Return the cross-entropy of the classifier plus the cross-entropy of the aggregator, (B,)."""
         log_g = self._log_aggregated(batch.item, batch.annotator, batch.label, batch.n_items)
         labelled = torch.bincount(batch.item, minlength=batch.n_items) > 0
         return super().gold_losses(h, batch) - labelled * log_g.gather(1, batch.gold[:, None])[:, 0]
@@ -123,9 +124,9 @@ class MaxMIG(Method):
     # ---- what the method says about annotators -------------------------------------------------
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the log standard deviation of the annotator's evidence over classes, (L,).
+        """Return, for each pair, the log standard deviation of the annotator's W over the classes, (L,).
 
-        It measures how much the annotator's labels change the aggregate. An annotator without evidence has weight 0.
+        It measures how much the annotator's labels change the aggregate. If W is 0, the weight of the annotator is 0.
         """
         per_annotator = self.label_log_evidence.view(-1, self.n_classes, self.n_classes)
         spread = (per_annotator - per_annotator.mean(2, keepdim=True)).square().mean((1, 2)).sqrt()
@@ -140,7 +141,7 @@ class MaxMIG(Method):
 def mutual_information_gain(log_ratio: Tensor, log_g: Tensor, weight: Tensor) -> Tensor:
     """Return `mean_i [1 + log m_ii] - mean_{i != j} m_ij` with `m_ij = sum_k exp(log_ratio_i(k) + log_g_j(k))`.
 
-    Both means are weighted: an item by its weight, a pair (i, j) by the product of the two weights.
+    Both means are weighted. The weight of a pair (i, j) is the product of the two item weights.
 
     Parameters
     ----------

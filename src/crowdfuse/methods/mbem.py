@@ -1,7 +1,8 @@
-"""Model-bootstrapped EM: confusion matrices are estimated with the network's predictions as the truth.
+"""Model-bootstrapped EM: confusion matrices are estimated as if the network's predictions were the truth.
 
-Three steps repeat: train on the current soft labels, count each annotator's confusions with the network's predictions
-as the truth, and compute new soft labels from these confusions. The first soft labels are the vote shares.
+Three steps are repeated. The network is trained on the current soft labels. Then each annotator's confusions are
+counted, as if the network's predictions were the truth. Then new soft labels are computed from these confusions. The
+first soft labels are the vote shares.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from crowdfuse.methods.global_confusions import CountedConfusions
 
 
 class MBEM(CountedConfusions):
-    """Cross-entropy on a posterior q that is computed anew in each round: `mean_n -sum_k q_n(k) log f_n(k)`.
+    """Cross-entropy on a posterior q that is computed in each round: `mean_n -sum_k q_n(k) log f_n(k)`.
 
-    q starts as the vote shares. f_n are the class probabilities of item n, S_n the annotators who labelled it, and y_nr
-    their labels. Before each later round, prior and confusion matrices A_r are counted (M-step), and q is computed from
-    them (E-step). c_n is the class that the network predicts for item n, and items are counted by their weights:
+    f_n are the class probabilities of item n, S_n are the annotators who labelled it, and y_nr are their labels. In the
+    first round, q are the vote shares. Before each later round, the class prior and the confusion matrices A_r are
+    counted (M-step), and q is computed from them (E-step). c_n is the class that the network predicts for item n, and
+    items are counted by their weights:
 
     - M-step: `prior(k)` is the share of items with c_n = k, and `A_r[k, y]` is the share of label y among annotator
       r's labels of items with c_n = k.
     - E-step: `q_n(k)` is proportional to `prior(k) prod_{r in S_n} A_r[k, y_nr]`.
 
-    Network and optimizer continue between rounds. q is computed per batch from prior, matrices and labels, so nothing
-    is stored per item.
+    Network and optimizer are kept from one round to the next. q is computed per batch from prior, matrices and labels,
+    so nothing is stored per item.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ class MBEM(CountedConfusions):
         self.chosen: Literal["epoch", "end"] = "epoch" if chosen == "epoch" else "end"
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return one phase per round; the first rounds get the epochs left over by an even split."""
+        """Return one phase per round. If the epochs cannot be split evenly, the first rounds have one epoch more."""
         n_even, n_left_over = divmod(epochs, self.rounds)
         return [
             Phase(f"round {i + 1} of {self.rounds}", n_even + (i < n_left_over), selection=self.chosen)
@@ -73,7 +75,7 @@ class MBEM(CountedConfusions):
         self.estimate_confusions(data, sparse.csr_array(hard, shape=(len(data), self.n_classes)))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the cross-entropy on the vote shares in the first round, on the posterior later."""
+        """Return the cross-entropy on the vote shares (first round) or on the posterior (later rounds)."""
         log_f = self.class_logits(h).log_softmax(1)
         q = (
             vote_shares(batch.label, batch.item, batch.n_items, self.n_classes)

@@ -1,9 +1,9 @@
 """Majority vote with generalized cross-entropy, a loss that is robust to wrong labels.
 
-Cross-entropy has its largest gradients on items whose label the network finds least likely. If some labels are wrong,
-these are mostly the items with wrong labels, and a long training memorizes them. Generalized cross-entropy gives such
-items smaller gradients. It lies between cross-entropy, which learns fast, and the mean absolute error, which hardly
-reacts to wrong labels but learns slowly.
+Cross-entropy has its largest gradients on items to whose label the network gives a low probability. If some labels are
+wrong, these are mostly the items with wrong labels, and long training memorizes them. Generalized cross-entropy gives
+such items smaller gradients. It lies between two losses: cross-entropy, which learns fast, and the mean absolute error,
+which hardly reacts to wrong labels but learns slowly.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from crowdfuse.methods.majority_vote import MajorityVote
 class RobustVote(MajorityVote):
     """Training on the vote with generalized cross-entropy.
 
-    With f_n the class probabilities of item n, S_n the annotators who labelled it and y_nr their labels, the loss is
-    `mean_n (1 - f_n(w_n)^q) / q` for the winner w_n of a hard vote, and `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) / q`
-    over the labels for a soft vote. For items with gold, the loss is cross-entropy. The votes are those of
-    `MajorityVote`. The paper's truncated variant is not implemented.
+    If the vote is hard, the loss is `mean_n (1 - f_n(w_n)^q) / q`, where f_n are the class probabilities of item n and
+    w_n is the class with the most labels. If the vote is soft, the loss is `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) /
+    q`, where S_n are the annotators who labelled item n and y_nr are their labels. For items with gold, the loss is
+    cross-entropy. Ties are broken as in `MajorityVote`. The paper's truncated variant is not implemented.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     q : float
-        Exponent, 0 < q <= 1. The loss approaches cross-entropy as q goes to 0, and is the mean absolute error for
-        `q = 1`.
+        Exponent, above 0 and at most 1. As q goes to 0, the loss approaches cross-entropy. If q is 1, the loss is
+        proportional to the mean absolute error.
     vote : {"soft", "hard"}
-        "soft": average the loss over the labels of an item. "hard": train on the class with most labels.
+        "soft": average the loss over the labels of an item. "hard": train on the class with the most labels.
 
     References
     ----------

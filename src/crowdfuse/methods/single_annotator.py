@@ -20,7 +20,7 @@ class SingleAnnotator(Method):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     annotator : int
-        Index of the annotator.
+        Number of the annotator, from 0.
     """
 
     def __init__(self, spec: ModelSpec, *, annotator: int) -> None:
@@ -28,7 +28,7 @@ class SingleAnnotator(Method):
         self.annotator = annotator
 
     def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
-        """Return which rows have a label of this annotator, or gold."""
+        """Return a mask of the rows that have a label of this annotator, or gold."""
         ann = data.annotations
         mask: NDArray[np.bool_] = data.gold >= 0
         mask[ann.item[ann.annotator == self.annotator]] = True

@@ -1,8 +1,8 @@
 """Trace regularization: one confusion matrix per annotator, learned together with the network.
 
-The network predicts the class, the matrix turns it into the annotator's label, and together they must explain the
-labels. Many combinations of network and matrices explain them equally well. A small penalty on the traces of the
-matrices selects the combination with the noisiest annotators, and therefore the most confident network.
+The network predicts the class, and the matrix turns the class into the annotator's label. Together they must explain
+the labels. Many combinations of network and matrices explain the labels equally well. A small penalty on the traces of
+the matrices selects the combination with the noisiest annotators, and therefore the most confident network.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from crowdfuse.nets.annotator_tables import active_annotators, append_mean_rows,
 class TraceReg(GlobalConfusions):
     """Likelihood of each label with a penalty on the traces of the confusion matrices.
 
-    With f_n the class probabilities of item n, S_n the annotators who labelled it, y_nr their labels and A_r the
-    confusion matrix of annotator r, the loss is `mean_n sum_{r in S_n} [-log (f_n A_r)[y_nr] + trace_weight tr(A_r)]`.
-    If everybody labels every item, this is the paper's loss, which counts each trace once per step.
+    The loss is `mean_n sum_{r in S_n} [-log (f_n A_r)[y_nr] + trace_weight tr(A_r)]`, where f_n are the class
+    probabilities of item n, S_n are the annotators who labelled it, y_nr are their labels, and A_r is the confusion
+    matrix of annotator r. The paper's loss counts each trace once per step. If everybody labels every item, both losses
+    are the same.
 
-    `A_r` is the softmax over each row of free logits. The logits are parameters like all others, so weight decay acts
-    on them too. A step computes only the matrices of the annotators in its batch.
+    `A_r` is a softmax over each row of a table of logits. The logits are parameters, so weight decay acts on them too.
+    A step computes only the matrices of the annotators in its batch.
 
     Parameters
     ----------
@@ -36,8 +37,8 @@ class TraceReg(GlobalConfusions):
     trace_weight : float
         Weight of the traces.
     start : float or None
-        Initial probability that an annotator is right. None starts with identity logits; that probability is then
-        `e / (e + K - 1)`, with Euler's number e: 23 % for 10 classes, 3 % for 100.
+        Initial probability that an annotator is right. None: the logits of A_r start as the identity. The probability
+        is then `e / (e + K - 1)`, where e is Euler's number: 23 % for 10 classes, 3 % for 100.
 
     References
     ----------
@@ -53,7 +54,7 @@ class TraceReg(GlobalConfusions):
         self.trace_weight = trace_weight
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the negative log-likelihood of the labels, and the traces."""
+        """Return the negative log-likelihood of the labels, plus the weighted traces."""
         log_f = self.class_logits(h).log_softmax(1)
         active, position = active_annotators(batch.annotator, self.n_annotators)
         log_A = self.log_confusions(active)
@@ -63,7 +64,7 @@ class TraceReg(GlobalConfusions):
         return Loss((batch.weight[batch.item] * (losses + self.trace_weight * traces)).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return cross-entropy plus the negative log-likelihood of the item's labels given its class, (B,)."""
+        """Return cross-entropy on gold plus the negative log-likelihood of the item's labels given gold, (B,)."""
         log_likelihood = self.gold_label_log_likelihood(batch.annotator, batch.label, batch.gold[batch.item])
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 

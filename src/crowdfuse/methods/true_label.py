@@ -11,7 +11,7 @@ from crowdfuse.methods.data import Batch, TrainingData
 
 
 class TrueLabel(Method):
-    """Cross-entropy on gold: `mean_n -log f_n(gold_n)`, with f_n the class probabilities.
+    """Cross-entropy on gold: `mean_n -log f_n(gold_n)`, where f_n are the class probabilities of item n.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class TrueLabel(Method):
     """
 
     def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
-        """Return which rows have gold."""
+        """Return a mask of the rows that have gold."""
         mask: NDArray[np.bool_] = data.gold >= 0
         return mask
 

@@ -1,4 +1,4 @@
-"""Aggregate first, then train: the labels of each item are combined into one target before training."""
+"""Aggregate first, then train: before training, the labels of each item are combined into one target."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from crowdfuse.methods.global_confusions import CountedConfusions
 class TwoStage(CountedConfusions):
     """Training on the consensus of an aggregation method.
 
-    The loss is `mean_n KL(t_n || f_n)`, with t_n the aggregator's class probabilities, or cross-entropy on the
-    consensus class. The confusion matrices are counted with t_n as the true class, as in Dawid-Skene.
+    If the target is soft, the loss is `mean_n KL(t_n || f_n)`, where t_n are the class probabilities of item n by the
+    aggregator, and f_n by the network. If the target is hard, the loss is cross-entropy on the most probable class of
+    t_n. The confusion matrices are counted as if t_n were the true class, as in Dawid-Skene.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ class TwoStage(CountedConfusions):
     aggregator : str
         Name of the aggregation method, a key of `crowdfuse.aggregation.AGGREGATORS`.
     target : {"soft", "hard"}
-        Train on the class probabilities or on the consensus class.
+        "soft": train on the class probabilities t_n. "hard": train on the most probable class of t_n.
     """
 
     target: Tensor
@@ -42,7 +43,7 @@ class TwoStage(CountedConfusions):
         self.seed = spec.seed
 
     def prepare(self, data: TrainingData) -> None:
-        """Aggregate the labels of rows with positive weight; only Dawid-Skene makes use of gold."""
+        """Aggregate the labels of rows with positive weight. Only the aggregator "dawid-skene" uses gold."""
         rows = np.flatnonzero((data.weight > 0) & (np.diff(data.annotations.indptr) > 0))
         soft, consensus = np.zeros((len(data), self.n_classes), np.float32), np.zeros(len(data), np.int64)
         if len(rows):

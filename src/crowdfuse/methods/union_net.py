@@ -1,7 +1,7 @@
 """UnionNet: the labels of all annotators of an item are one joint target.
 
-One transition matrix maps the K classes to all labels of all annotators. Each row is one distribution over the labels
-of all annotators, so that annotators are fitted together and not separately.
+One transition matrix has a row for each of the K classes, and a column for each combination of an annotator and a
+label. Each row is one distribution over all columns, so that annotators are fitted together instead of separately.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ class UnionNet(GlobalConfusions):
     """Likelihood of each label among all labels that the annotators of the item can give.
 
     The loss is `mean_n sum_{r in S_n} -log u_n[r, y_nr]`, where S_n are the annotators of item n, y_nr their labels,
-    and u_n is a distribution over pairs of annotator and label. With f_n the class probabilities of the item and W_r
-    the block of annotator r in the transition matrix:
+    and u_n is a distribution over pairs of annotator and label. The distribution depends on `variant`; f_n are the
+    class probabilities of the item, and W_r is the block of annotator r in the transition matrix:
 
     - "a": one softmax over all annotators and labels of the network's outputs `z_nr = f_n W_r`,
       `u_n[r, y] = exp(z_nr[y]) / sum_{s in S_n, c} exp(z_ns[c])`.
     - "b": a mixture of one distribution T_n[k] per class k, `u_n[r, y] = sum_k f_n(k) T_n[k, r, y]`, with
       `T_n[k, r, y] = exp(W_r[k, y]) / sum_{s in S_n, c} exp(W_s[k, c])`.
 
-    With "b", the network can learn the true class probabilities: the paper proves that "b" is consistent. All W_r start
-    as the identity.
+    The paper proves that "b" is consistent: the network can learn the true class probabilities. All W_r start as the
+    identity.
 
     In the paper, S_n are all annotators. Here S_n are the annotators who labelled the item, so that the cost of a step
     depends only on its labels. If everybody labels every item, both are the same. Each annotator in S_n gives exactly
-    one label, so all have the same influence, and missing labels cause no bias. In the public code, the loss of "b" is
-    divided by the item's number of labels; here each label has the same weight in both variants. There, W_r starts
-    0.00001 away from the identity, or on some data sets with counted matrices.
+    one label, so all annotators have the same influence, and missing labels cause no bias. The authors' public code
+    differs in two points. Its loss of "b" is divided by the item's number of labels; here each label has the same
+    weight in both variants. Its W_r starts 0.00001 away from the identity, or with counted matrices on some data sets.
 
     The confusion matrix of an annotator is `A_r[k, y] = softmax(W_r[k])[y]`.
 
@@ -64,14 +64,14 @@ class UnionNet(GlobalConfusions):
         self.variant = variant
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the negative log-likelihood of the labels in the union."""
+        """Return the negative log-likelihood of the labels under u_n."""
         log_f = self.class_logits(h).log_softmax(1)
         losses = self._output_losses(log_f.exp(), batch) if self.variant == "a" else self._row_losses(log_f, batch)
         weight = batch.labelled_weight.sum()
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return cross-entropy plus the losses of the item's labels given its class, the same for both variants."""
+        """Return cross-entropy on gold plus the losses of the item's labels given gold, the same for both variants."""
         label_losses = self._output_losses(one_hot(batch.gold, self.n_classes).to(h.dtype), batch)
         return super().gold_losses(h, batch) + scatter_sum(label_losses, batch.item, batch.n_items)
 

@@ -1,8 +1,8 @@
-"""Weighted doctor net (WDN): one classifier per annotator, and a weight for each.
+"""Weighted doctor net (WDN): one network per annotator, and a weight for each network.
 
-Phase 1 trains the networks: the trunk and the hidden layers of the class head are shared, and each annotator has an
-output layer that is trained on the annotator's labels. Phase 2 freezes the networks and learns weights such that the
-weighted average of the networks comes close to the vote.
+Phase 1 trains the networks. They share the trunk and the hidden layers of the class head. Each annotator has an output
+layer that is trained on the annotator's labels. Phase 2 freezes the networks and learns weights such that the weighted
+average of the networks' predictions comes close to the vote.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from crowdfuse.nets.mlp import dense_layers
 
 
 class WDN(Method):
-    """One network per annotator, then a weighted average of them.
+    """One network per annotator, then a weighted average of the networks' predictions.
 
-    With p_nr the class probabilities of annotator r's network for item n, S_n the annotators who labelled the item,
-    y_nr their labels and t_n the vote shares:
+    In the formulas, p_nr are the class probabilities of annotator r's network for item n. S_n are the annotators who
+    labelled the item, y_nr are their labels, and t_n are the vote shares.
 
     - Phase 1, networks: the loss is `mean_n sum_{r in S_n} -log p_nr[y_nr]`. For prediction, all networks have the same
       weight.
     - Phase 2, weights "softmax", as in the WDN paper: the loss is `mean_n KL(t_n || sum_r softmax(w)_r p_nr)`, starting
       from equal weights.
     - Phase 2, weights "released", as in the fusion paper's code: the loss is
-      `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))`, with unconstrained weights w that start from a normal distribution.
+      `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))`. The weights w are any real numbers, initially drawn from a normal
+      distribution.
 
-    The average is over all annotators who have labels, including those who did not label the item, so predicting a
-    batch costs O(B R K). Both losses are smallest if the average equals the vote, so the weights show who determines
-    the vote, not who is right.
+    The average is over all annotators who have labels, even if they did not label the item, so predicting a batch costs
+    O(B R K). Both losses of phase 2 are smallest if the average equals the vote. So the weights show which annotators
+    determine the vote, not which annotators are right.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     weights : {"released", "softmax"}
-        Form of the weighted average. "softmax": weights are positive and sum to 1. "released": weights are
-        unconstrained.
+        Form of the weighted average. "softmax": weights are positive and sum to 1. "released": weights are any real
+        numbers.
     weight_epochs : int
         Epochs of the second phase.
     loss_scale : {"plain", "paper"}
-        "paper" divides the loss of the second phase by K.
+        "paper": the loss of the second phase is divided by K. "plain": it is not.
 
     References
     ----------
@@ -79,14 +80,14 @@ class WDN(Method):
         self.seed = spec.seed
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return the phase of the networks and that of the weights."""
+        """Return two phases: networks, then weights."""
         return [
             Phase("networks", epochs, trainable=("augment", "trunk", "classify", "last")),
             Phase("weights", self.weight_epochs, trainable=("weights",)),
         ]
 
     def prepare(self, data: TrainingData) -> None:
-        """Note who has labels: networks of annotators without labels are untrained and left out of the average."""
+        """Store which annotators have labels. All other networks stay untrained and are left out of the average."""
         ann = data.annotations
         counts = np.bincount(ann.annotator, data.weight[ann.item], minlength=self.n_annotators)
         self.labelled |= torch.from_numpy(counts > 0).to(self.labelled.device)
@@ -99,7 +100,7 @@ class WDN(Method):
                 self.weights.copy_(torch.from_numpy(start))
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the loss of the networks in phase 0, of the weights in phase 1."""
+        """Return the loss of the networks in the first phase, and the loss of the weights in the second phase."""
         weight = batch.labelled_weight.sum()
         if self.phase_index == 0:
             return Loss((batch.weight * self._network_losses(h, batch)).sum(), weight)
@@ -108,7 +109,7 @@ class WDN(Method):
         return Loss(self.weights_scale * (batch.weight * kl).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return cross-entropy of the average; in phase 0 plus the loss of the networks on the item's labels."""
+        """Return the cross-entropy of the average on gold. In the first phase, add the networks' loss on the labels."""
         average_losses = super().gold_losses(h, batch)
         if self.phase_index == 0:
             return average_losses + self._network_losses(h, batch)
@@ -133,17 +134,18 @@ class WDN(Method):
         return logits
 
     def average(self) -> Tensor:
-        """Return the weights in the average.
+        """Return the weight of each annotator's network in the average.
 
         Returns
         -------
         weights : Tensor of shape (R,)
-            Unconstrained for "released"; nonnegative and summing to 1 for "softmax".
+            If `weights` is "softmax", they are nonnegative and sum to 1. If it is "released", they are any real
+            numbers.
         """
         return self.weights * self.labelled if self.released else self._log_shares().exp()
 
     def _log_shares(self) -> Tensor:
-        """Return the logarithms of the "softmax" weights, computed as such because log(0) has no gradient."""
+        """Return the logarithms of the "softmax" weights, computed by log-softmax because log(0) has no gradient."""
         return self.weights.masked_fill(~self.labelled, -torch.inf).log_softmax(0)
 
     def add_annotators(self, count: int) -> None:
@@ -155,8 +157,8 @@ class WDN(Method):
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the logarithms of the weights, (L,).
 
-        Negative weights are set to 0; if no weight is positive, all are equal. Annotators without training labels have
-        the mean weight of the others.
+        Negative weights are set to 0. If no weight is positive, all weights are equal. Annotators without training
+        labels have the mean weight of the other annotators.
         """
         weights = self.average().clamp(min=0)
         if not weights.any():

@@ -1,4 +1,4 @@
-"""Distributions of wrong labels for the gated method: tables with a zero diagonal."""
+"""Distributions of wrong labels for the gated method, as tables with a zero diagonal."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from crowdfuse.functional import derangements, label_log_probabilities
 from crowdfuse.nets.annotator_tables import PerAnnotator, active_annotators, extend_tables, take_rows
 
 LOG_ZERO = -1e9  # stands for log 0 in a softmax
-MAX_COUNTED_CELLS = 10**7  # with more numbers than this, one table is counted for all annotators
-PSEUDO_LABELS_PER_ROW = 2.0  # labels, spread uniformly over the wrong classes, that are added to the counts
+MAX_COUNTED_CELLS = 10**7  # if the tables of all annotators had more cells, one table is counted for all annotators
+PSEUDO_LABELS_PER_ROW = 2.0  # added to the counts of each row, spread uniformly over the wrong classes
 UNIFORM_MIXTURE_SHARE = 1e-6  # probability of a uniform wrong label, in mixtures of permutations
 
 
@@ -50,13 +50,13 @@ class WrongLabels(PerAnnotator):
         Returns
         -------
         log_probabilities : Tensor of shape (L, K)
-            The value for class k = y, for which the label is right, is arbitrary.
+            The value for class k = y is arbitrary, because the label is right for this class.
         """
         log_W, position = self._active_tables(annotator)
         return label_log_probabilities(log_W, position, label)
 
     def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
-        """Return `log W_r[k, y]` for known classes k; 0 if the label is right.
+        """Return `log W_r[k, y]` of each pair for its true class k; 0 if the label is right.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class WrongLabels(PerAnnotator):
         return torch.where(truth == label, 0, log_probabilities)
 
     def matrices(self, annotator: Tensor) -> Tensor:
-        """Return the table of each pair's annotator.
+        """Return, for each pair, the table of its annotator.
 
         Parameters
         ----------
@@ -86,17 +86,17 @@ class WrongLabels(PerAnnotator):
         return log_W.exp()[position]
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators; a shared table needs no change."""
+        """Append `count` annotators. By default nothing changes, which is right for a shared table."""
 
     def count_labels(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
-        """Update tables that are counted after training; learned tables need no change.
+        """Count the tables after training. By default nothing changes, which is right for learned tables.
 
         Parameters
         ----------
         annotator, label : Tensor of shape (L,)
             Annotator and class of each label.
         f : Tensor of shape (L, K)
-            Class probabilities of each label's item.
+            For each label, the class probabilities of its item.
         """
 
     def _active_tables(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,8 +107,8 @@ class WrongLabels(PerAnnotator):
 class UniformWrongLabels(WrongLabels):
     """All wrong classes are equally likely, as for the paper's synthetic annotators.
 
-    Training assumes uniform wrong labels. After training, the tables are counted from the actual labels, for inspection
-    only.
+    Training assumes that wrong labels are uniform. After training, tables are counted from the actual labels, only for
+    inspection.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class UniformWrongLabels(WrongLabels):
         return torch.full((), -math.log(self.n_classes - 1), device=label.device)
 
     def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
-        """Return the logarithm of 1 / (K - 1) for wrong labels, 0 for right ones, (L,)."""
+        """Return the logarithm of 1 / (K - 1) for wrong labels and 0 for right labels, (L,)."""
         return torch.where(truth == label, 0.0, -math.log(self.n_classes - 1))
 
     def matrices(self, annotator: Tensor) -> Tensor:
@@ -206,9 +206,9 @@ class PerAnnotatorWrongLabels(WrongLabels):
 
 
 class BasisWrongLabels(WrongLabels):
-    """One table per annotator: a learned mixture of permutations that move every class.
+    """One table per annotator: a learned mixture of permutations without fixed points.
 
-    The fusion paper uses such mixtures to map labels to classes; here they map the true class to the label.
+    The fusion paper uses such mixtures to map labels to classes. Here they map the true class to the label.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class BasisWrongLabels(WrongLabels):
         shares = take_rows(self.logits, annotators).softmax(1)
         permutations = nn.functional.one_hot(self.basis, self.n_classes).to(shares.dtype)  # (M, K, K)
         tables = torch.einsum("um,mky->uky", shares, permutations)
-        # a label that no permutation reaches must not have probability 0
+        # no label may have probability 0, even if no permutation reaches it
         smoothed = (1 - UNIFORM_MIXTURE_SHARE) * tables + UNIFORM_MIXTURE_SHARE / (self.n_classes - 1)
         return _without_diagonal(smoothed.log())
 
