@@ -97,8 +97,10 @@ def test_what_is_said_about_an_item_does_not_depend_on_its_labels() -> None:
         assert one is not None
         assert two is not None
         np.testing.assert_array_equal(one.class_probabilities, two.class_probabilities)
-    others = [found[k][1].class_probabilities for k in range(2)]  # type: ignore[union-attr]
-    assert not np.array_equal(*others)
+    one, two = found[0][1], found[1][1]  # another fold
+    assert one is not None
+    assert two is not None
+    assert not np.array_equal(one.class_probabilities, two.class_probabilities)
 
 
 def test_networks_learn_the_consensus_that_the_result_shows() -> None:
@@ -183,7 +185,12 @@ def test_a_stopped_fit_continues_with_the_folds_that_are_finished(
     monkeypatch.setattr(FoldTraining, "_train", stopped)
     with pytest.raises(KeyboardInterrupt):
         ConsensusTrainingClassifier(**settings, checkpoint=tmp_path).fit(X, labels)
-    monkeypatch.setattr(FoldTraining, "_train", lambda self, path: trained.append(self.title) or original(self, path))
+
+    def noted(self: FoldTraining, checkpoint: Path | None) -> OutOfFold | None:
+        trained.append(self.title)
+        return original(self, checkpoint)
+
+    monkeypatch.setattr(FoldTraining, "_train", noted)
     clf = ConsensusTrainingClassifier(**settings, checkpoint=tmp_path).fit(X, labels)
     assert trained == [
         "gated, fold 1 of 2",
