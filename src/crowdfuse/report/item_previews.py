@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,18 +14,18 @@ from PIL import Image
 
 from crowdfuse.encoders.base import EncodedInputs
 from crowdfuse.estimators.base import CrowdClassifier
-from crowdfuse.estimators.word_scores import TextScores, WordScore, score_words
+from crowdfuse.estimators.word_scores import TextScores, score_words
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import IMAGE_ENDINGS, open_upright
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.io.texts import Texts
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.printable import printable
+from crowdfuse.report.word_highlights import highlighted_parts, list_words
 
 THUMBNAIL_SIDES_PIXELS = (320, 192, 96, 64, 48, 32)  # tried in this order, until all images fit in the page
 MAX_LISTED_FEATURES = 4
 MAX_TEXT_START, MAX_TEXT = 280, 4_000  # characters shown at once, and after a click
-MAX_LISTED_WORDS = 8  # listed below a text, for and against the predicted class
 MAX_SAMPLED_ROWS = 5_000  # rows that mean and standard deviation are estimated from
 MAX_BLOCK_VALUES = 4_000_000  # numbers read at a time
 
@@ -155,34 +154,8 @@ def _text_preview(text: str, scores: TextScores | None) -> TextPreview:
     beginning = highlighted_parts(text, words, 0, at)
     if scores is None or not scores.words:
         return TextPreview(beginning, rest)
-    listed = [list_words(text, scores.words, sign)[:MAX_LISTED_WORDS] for sign in (1, -1)]
+    listed = [list_words(text, scores.words, sign) for sign in (1, -1)]
     return TextPreview(beginning, rest, printable(scores.predicted), *listed)
-
-
-def highlighted_parts(text: str, words: Sequence[WordScore], start: int, end: int) -> list[tuple[str, int]]:
-    """Return a part of a text in pieces, each with the strength of its highlight: -3 to 3, 0 for none.
-
-    >>> highlighted_parts("a good film", [WordScore(2, 6, 1.0)], 0, 11)
-    [('a ', 0), ('good', 3), (' film', 0)]
-    """
-    parts, at = [], start
-    for word in words:
-        first, last = max(word.start, start), min(word.end, end)
-        if first < last:
-            strength = math.ceil(3 * abs(word.score))
-            parts += [(text[at:first], 0), (text[first:last], strength if word.score > 0 else -strength)]
-            at = last
-    return [part for part in (*parts, (text[at:end], 0)) if part[0]]
-
-
-def list_words(text: str, words: Sequence[WordScore], sign: int) -> list[str]:
-    """Return the distinct words whose score has the sign 1 or -1, the strongest first.
-
-    >>> list_words("Good bad good", [WordScore(0, 4, 0.5), WordScore(5, 8, -1), WordScore(9, 13, 0.5)], 1)
-    ['good']
-    """
-    chosen = sorted((word for word in words if word.score * sign > 0), key=lambda word: -abs(word.score))
-    return list(dict.fromkeys(text[word.start : word.end].lower() for word in chosen))
 
 
 def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:

@@ -17,12 +17,13 @@ from PIL import Image
 from crowdfuse.encoders.images import DEFAULT_IMAGE_SIZE
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.persistence import load
-from crowdfuse.estimators.word_scores import score_words
+from crowdfuse.estimators.word_scores import TextScores, score_words
 from crowdfuse.io.features import LoadedInputs, read_features, read_image
 from crowdfuse.io.gold import column_beside
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import find_images, image_names, open_upright, unreadable_message
 from crowdfuse.io.texts import Texts
+from crowdfuse.report.word_highlights import highlighted_parts, list_words
 from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.runs.job import resolve_job_path
 from crowdfuse.runs.job_data import read_job_inputs
@@ -58,7 +59,7 @@ class ItemInputs:
         self.notes: list[str] = []
         self.folder: Path | None = None
         self._loaded: LoadedInputs | None = None
-        self._scores: dict[int, dict[str, Any]] = {}
+        self._scores: dict[int, TextScores | None] = {}
         self._lock = threading.Lock()
         path = resolve_job_path(run.path, str(run.job.inputs_path))
         if run.job.inputs is None:
@@ -86,8 +87,9 @@ class ItemInputs:
         description : dict of str to Any
             The key `kind` is "image", "values", "text" or "missing". The other keys depend on it. "image" has `file`
             and `exists`. "values" has `values` (the first values) and `n_more` (how many are left out). "text" has
-            `text`, `predicted` (the predicted class) and `words`: start, end and score of each word that speaks for
-            (1 to 0.2) or against (-1 to -0.2) it. Without such scores, `predicted` is None. "missing" has `reason`.
+            `parts` (pieces of the text with the strength of their highlight, see `highlighted_parts`), `predicted` (the
+            predicted class), and the lists `words_for` and `words_against` it. If words have no scores, `predicted` is
+            None. "missing" has `reason`.
         """
         if self.folder is not None:
             file = self._files[index]
@@ -96,7 +98,7 @@ class ItemInputs:
         if self._loaded is None or row is None:
             return {"kind": "missing", "reason": f"{self.run.job.inputs_path} has no readable values for this item"}
         if isinstance(self._loaded.inputs, Texts):
-            return {"kind": "text", "text": _printable_text(row)} | self._word_scores(index)
+            return {"kind": "text"} | self._describe_text(index, _printable_text(row))
         if _is_picture(row):
             return {"kind": "image", "file": str(self.run.job.inputs_path), "exists": True}
         flat = row.ravel()
@@ -216,14 +218,23 @@ class ItemInputs:
             row = self._loaded.inputs.values[self._rows[index] : self._rows[index] + 1]
             return row.toarray()[0] if self._loaded.inputs.is_sparse else np.asarray(row)[0]
 
-    def _word_scores(self, index: int) -> dict[str, Any]:
-        """Return which words of a text speak for and against the predicted class; computed once."""
+    def _describe_text(self, index: int, text: str) -> dict[str, Any]:
+        """Return a text in highlighted parts, and the words that speak most for and against the predicted class."""
+        scores = self._word_scores(index)
+        words = [] if scores is None else scores.words
+        return {
+            "parts": highlighted_parts(text, words, 0, len(text)),
+            "predicted": str(scores.predicted) if scores is not None and words else None,
+            "words_for": list_words(text, words, 1),
+            "words_against": list_words(text, words, -1),
+        }
+
+    def _word_scores(self, index: int) -> TextScores | None:
+        """Return which words of a text speak for and against the predicted class, if any; computed once."""
         if index not in self._scores:
             with self._lock:
                 found = None if self._classifier is None else score_words(self._classifier, [self._text(index)])
-            predicted = None if found is None or not found[0].words else str(found[0].predicted)
-            words = [] if found is None else [list(word) for word in found[0].words]
-            self._scores[index] = {"predicted": predicted, "words": words}
+            self._scores[index] = None if found is None else found[0]
         return self._scores[index]
 
     def _text(self, index: int) -> str:

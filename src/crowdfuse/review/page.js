@@ -279,28 +279,13 @@ function showInput(item) {
   box.replaceChildren(image);
 }
 
-// The positions of words count characters as Python does: a character outside the basic plane is one, not two.
 function highlightedText(input) {
-  if (!input.words.length) return [input.text];
-  const characters = Array.from(input.text);
-  const parts = [];
-  let at = 0;
-  for (const [start, end, score] of input.words) {
-    const strength = Math.ceil(3 * Math.abs(score)); // the same rule as highlighted_parts in report/item_previews.py
-    parts.push(characters.slice(at, start).join(""),
-      createElement("mark", { class: `${score > 0 ? "for" : "against"} m${strength}`, text: characters.slice(start, end).join("") }));
-    at = end;
-  }
-  return [...parts, characters.slice(at).join("")];
+  return input.parts.map(([text, strength]) => strength === 0 ? text
+    : createElement("mark", { class: `${strength > 0 ? "for" : "against"} m${Math.abs(strength)}`, text }));
 }
 function wordsLegend(input) {
-  const characters = Array.from(input.text);
-  const list = (sign) => {
-    const chosen = input.words.filter((word) => word[2] * sign > 0).sort((one, other) => Math.abs(other[2]) - Math.abs(one[2]));
-    return [...new Set(chosen.map(([start, end]) => characters.slice(start, end).join("").toLowerCase()))].slice(0, 8);
-  };
   const names = (words) => words.flatMap((word, place) => [place ? ", " : "", isolateText(word)]);
-  const [pro, contra] = [list(1), list(-1)];
+  const [pro, contra] = [input.words_for, input.words_against];
   const legend = [];
   if (pro.length) legend.push(createElement("span", { class: "for", text: "For" }), " the prediction ", isolateText(input.predicted, "b"), ": ", ...names(pro), ". ");
   if (contra.length) legend.push(createElement("span", { class: "against", text: "Against" }), ...(pro.length ? [" it: "] : [" the prediction ", isolateText(input.predicted, "b"), ": "]), ...names(contra), ". ");
