@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,6 +140,32 @@ def test_images_in_python(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="trained on images"):
         clf.predict(["a text"])
     assert ImageEncoder(network).encode(Inputs(np.zeros((2, 8, 8), np.uint8))).shape == (2, 4)  # grey
+
+
+def test_new_images_get_the_same_bits_in_a_fresh_process(crowd: Path) -> None:
+    names = sorted(Path("images").iterdir(), key=lambda path: int(path.stem))
+    new = ImageFiles(sorted(Path("new").iterdir()), 16)
+    networks: dict[str, dict[str, Any]] = {"frozen": {"encoder": "nets20:small"}, "trained": {"backbone": "lenet"}}
+    for folder_name, settings in networks.items():
+        folder = Path(folder_name)
+        clf = MajorityVoteClassifier(epochs=2, **settings).fit(ImageFiles(names, 16), np.arange(24) % 2)
+        clf.save(folder)
+        np.save(folder / "expected.npy", clf.predict_proba(new))
+    code = (
+        "import sys, numpy as np\n"
+        "from pathlib import Path\n"
+        "from crowdfuse import load\n"
+        "from crowdfuse.io import ImageFiles\n"
+        "sys.path.insert(0, '.')\n"
+        "new = ImageFiles(sorted(Path('new').iterdir()), 16)\n"
+        "for folder in ('frozen', 'trained'):\n"
+        "    expected = np.load(f'{folder}/expected.npy')\n"
+        "    assert np.array_equal(load(folder).predict_proba(new), expected), folder\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_networks_of_timm_and_torchvision_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
