@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.methods.base import ModelSpec
@@ -329,3 +330,26 @@ def test_wdn_negative_weights_count_as_0() -> None:
         torch.testing.assert_close(scores.softmax(0), torch.tensor([0.75, 0.0, 0.25]))
         method.weights.copy_(torch.tensor([-3.0, -2.0, -1.0]))
         assert method.weight_logits(torch.zeros(1, 8), item, annotator).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("method", "n_steps_per_pass", "n_steps_per_epoch", "expected"),
+    [
+        ("majority-vote", 2, 50, 400),
+        ("gated", 2, 50, 2_000),
+        ("majority-vote", 100, 100, 4_000),
+        ("majority-vote", 500, 500, 20_000),
+        ("gated", 1_000, 1_000, 20_000),
+        ("majority-vote", 5_000, 5_000, 50_000),
+        ("gated", 5_000, 5_000, 50_000),
+    ],
+)
+def test_length_of_a_training_without_a_number_of_epochs(
+    method: str, n_steps_per_pass: int, n_steps_per_epoch: int, expected: int
+) -> None:
+    """40 passes over the data, unless these are few steps or more than 20,000; never fewer than 10 passes."""
+    classifier = estimator_class(method)()
+    classifier.prepare(np.eye(4), [0, 1, 0, 1])
+    phases = classifier.method_.default_phases(n_steps_per_pass, n_steps_per_epoch)
+    assert sum(phase.epochs for phase in phases) * n_steps_per_epoch == expected
+    assert min(phase.epochs for phase in phases) > 0

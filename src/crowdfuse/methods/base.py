@@ -161,9 +161,10 @@ class Method(nn.Module, ABC):
         Factor by which the loss is multiplied: 1 / K for the loss of the fusion paper, otherwise 1.
     takes_new_annotators : bool
         Whether annotators can be added to a fitted model.
-    default_passes, min_steps : int
+    default_passes, min_passes, min_steps, max_steps : int
         Length of training if the number of epochs is not given: `default_passes` passes over the data, or more passes
-        if `min_steps` steps need more.
+        if `min_steps` steps need more. If these are more than `max_steps` steps, training is shortened to `max_steps`
+        steps, but not below `min_passes` passes.
 
     See Also
     --------
@@ -176,7 +177,9 @@ class Method(nn.Module, ABC):
     loss_factor: float = 1.0
     takes_new_annotators: bool = True
     default_passes: ClassVar[int] = 40
+    min_passes: ClassVar[int] = 10
     min_steps: ClassVar[int] = 400
+    max_steps: ClassVar[int] = 20_000
 
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
@@ -376,11 +379,25 @@ class Method(nn.Module, ABC):
         Returns
         -------
         phases : list of Phase
-            By default the phases have `default_passes` passes over the data in total, or more passes if needed to reach
-            `min_steps` steps.
+            By default the phases have `default_steps` steps in total, rounded up to whole epochs.
         """
-        n_steps = max(self.default_passes * n_steps_per_pass, self.min_steps)
-        return self.phases(-(-n_steps // n_steps_per_epoch))
+        return self.phases(-(-self.default_steps(n_steps_per_pass) // n_steps_per_epoch))
+
+    def default_steps(self, n_steps_per_pass: int) -> int:
+        """Return the number of steps of a training whose number of epochs is not given.
+
+        Parameters
+        ----------
+        n_steps_per_pass : int
+            Steps of one pass over the data.
+
+        Returns
+        -------
+        n_steps : int
+            Steps of `default_passes`, within the limits that `min_steps`, `max_steps` and `min_passes` set.
+        """
+        most = max(self.max_steps, self.min_passes * n_steps_per_pass)
+        return max(min(self.default_passes * n_steps_per_pass, most), self.min_steps)
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Update the method before the first step of each phase except the first.

@@ -145,8 +145,7 @@ class Gated(Method):
 
     def default_phases(self, n_steps_per_pass: int, n_steps_per_epoch: int) -> list[Phase]:
         """Return the three phases. If there are few items, phases 1 and 2 are short, to avoid memorizing labels."""
-        n_steps = max(self.default_passes * n_steps_per_pass, self.min_steps)
-        epochs = -(-n_steps // n_steps_per_epoch)
+        epochs = -(-self.default_steps(n_steps_per_pass) // n_steps_per_epoch)
         labels, start = (
             min(max(1, round(share * epochs)), -(-max(most * n_steps_per_pass, MIN_PHASE_STEPS) // n_steps_per_epoch))
             for share, most in zip(PHASE_EPOCH_SHARES, MAX_PHASE_PASSES, strict=True)
