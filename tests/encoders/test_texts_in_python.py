@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from sklearn.base import clone
+from torch import nn
 
 from crowdfuse import GatedClassifier, MajorityVoteClassifier, load
 from crowdfuse.encoders import EncodedInputs, TfidfEncoder
@@ -183,3 +187,37 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatc
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'crowdfuse\[text\]'"):
         MajorityVoteClassifier(encoder="sentence").fit(TEXTS, ANNOTATIONS, items=ITEMS)
+
+
+class LetterCounts(nn.Module):
+    """A stand-in for `sentence_transformers.SentenceTransformer`, which is not installed for the tests."""
+
+    lowers = True
+    scale = 1.0
+
+    def __init__(self, source: str, device: str) -> None:
+        super().__init__()
+        assert (source, device) == ("my-models/letters", "cpu")
+        self.weight = nn.Parameter(torch.full((1,), self.scale))
+
+    def encode(self, texts: list[str], **settings: Any) -> Any:
+        texts = [text.lower() for text in texts] if self.lowers else texts
+        return self.scale * np.array([[text.count(letter) for letter in "abdefgloprtuw"] for text in texts], np.float32)
+
+
+@pytest.mark.parametrize("change", [{"scale": 1.0001}, {"lowers": False}])
+def test_a_sentence_encoder_that_has_changed_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """The weights may have changed, or only what turns a text into tokens."""
+    package = types.ModuleType("sentence_transformers")
+    package.__spec__ = ModuleSpec("sentence_transformers", None)
+    monkeypatch.setattr(package, "SentenceTransformer", LetterCounts, raising=False)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", package)
+    clf = MajorityVoteClassifier(epochs=2, encoder="sentence:my-models/letters").fit(TEXTS, ANNOTATIONS, items=ITEMS)
+    clf.save(tmp_path / "model")
+    assert np.array_equal(load(tmp_path / "model").predict_proba(NEW_TEXTS), clf.predict_proba(NEW_TEXTS))
+    for name, value in change.items():
+        monkeypatch.setattr(LetterCounts, name, value)
+    with pytest.raises(ValueError, match="sentence encoder my-models/letters has changed since the model was trained"):
+        load(tmp_path / "model").predict_proba(NEW_TEXTS)

@@ -14,6 +14,9 @@ from torch import nn
 from crowdfuse.encoders.base import Encoder, EncoderState
 from crowdfuse.io.inputs import Inputs
 
+PROBE_TEXTS = ["a short text", "Ein längerer Text, mit Zahlen: 123!"]  # their features serve as checksum
+PROBE_TOLERANCE = 1e-3  # the same encoder rounds differently on another processor
+
 
 class FrozenEncoder(Encoder):
     """An encoder that is not trained. It is saved by its name and a checksum, and loaded when it is first needed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.encoders.frozen import FrozenEncoder, checksum_of_network
+from crowdfuse.encoders.frozen import PROBE_TEXTS, PROBE_TOLERANCE, FrozenEncoder, checksum_of_network
 from crowdfuse.io.inputs import Inputs
+from crowdfuse.io.texts import Texts
 from crowdfuse.nets.importing import format_error
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -30,8 +32,8 @@ class SentenceEncoder(FrozenEncoder):
     Raises
     ------
     ValueError
-        On first use, if sentence-transformers is not installed, the model cannot be loaded, or its weights have
-        changed since training.
+        On first use, if sentence-transformers is not installed, the model cannot be loaded, or its weights or its
+        tokenizer have changed since training.
 
     Examples
     --------
@@ -64,8 +66,18 @@ class SentenceEncoder(FrozenEncoder):
             ) from error
 
     def _checksum(self) -> NDArray[Any]:
-        """Return a hash of the weights."""
-        return checksum_of_network(self.loaded)
+        """Return a hash of the weights and the vectors of two fixed texts, which depend on the tokenizer, too."""
+        vectors = self.encode(Texts(PROBE_TEXTS))
+        return np.concatenate([checksum_of_network(self.loaded).astype(np.float32), vectors.ravel()])
+
+    def _is_same(self, expected: NDArray[Any], found: NDArray[Any]) -> bool:
+        """Return whether the weights are the same, and the vectors of the fixed texts up to rounding."""
+        n_hash = hashlib.sha256().digest_size
+        return (
+            expected.shape == found.shape
+            and np.array_equal(expected[:n_hash], found[:n_hash])
+            and np.allclose(expected[n_hash:], found[n_hash:], PROBE_TOLERANCE, PROBE_TOLERANCE)
+        )
 
     def encode(self, inputs: Inputs, *, verbose: int = 0) -> Any:
         """Return the vector of each text.

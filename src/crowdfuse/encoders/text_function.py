@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from crowdfuse.encoders.frozen import FrozenEncoder
+from crowdfuse.encoders.frozen import PROBE_TEXTS, PROBE_TOLERANCE, FrozenEncoder
 from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.nets.importing import format_error, import_named
 
-PROBE_TEXTS = ["a short text", "Ein längerer Text, mit Zahlen: 123!"]  # their features serve as checksum
-PROBE_TOLERANCE = 1e-3  # the same function rounds differently on another processor
 TEXTS_PER_CALL = 1024
 
 

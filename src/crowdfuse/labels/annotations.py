@@ -32,6 +32,7 @@ from crowdfuse.labels.ids import (
     refuse_repeats,
     similar_class_notes,
 )
+from crowdfuse.labels.metric_calls import refuse_metrics
 from crowdfuse.labels.reading import Reading, accepts_options_of
 from crowdfuse.labels.summary import Summary, summarize
 from crowdfuse.labels.votes import vote_shares
@@ -761,8 +762,9 @@ class Annotations:
         Raises
         ------
         TypeError
-            If `by_row` is false.
+            If `by_row` is false, or if a metric of scikit-learn would take the labels for true classes.
         """
+        refuse_metrics()
         if not self.by_row:
             raise TypeError(
                 "these annotations identify items by id, not by row of X; use ann.align(items) to put them in the "
