@@ -52,7 +52,7 @@ def test_the_result_does_not_depend_on_the_size_of_blocks(method: str, monkeypat
 def test_arrays_that_are_too_large_are_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ann, _, _ = planted(n_items=50)
     monkeypatch.setattr(votes, "MAX_DENSE_BYTES", 50 * 4 * 4 - 1)
-    with pytest.raises(ValueError, match=r"class probabilities of 50 items with 4 classes take .* GB"):
+    with pytest.raises(ValueError, match=r"class probabilities of 50 items with 4 classes would take .* GB"):
         AGGREGATORS["majority-vote"](ann)
     monkeypatch.setattr(votes, "MAX_DENSE_BYTES", 50 * 4 * 4)
     AGGREGATORS["one-coin"](ann)

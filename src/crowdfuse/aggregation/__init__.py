@@ -1,8 +1,8 @@
-"""Consensus labels from labels alone, without inputs.
+"""Methods that compute a consensus from the labels alone, without inputs.
 
 Every method takes `Annotations` and returns an `Aggregate`: consensus labels, class probabilities and annotator
-accuracies. Time and memory grow with the number of labels, not with items x annotators; large arrays are processed in
-blocks.
+accuracies. Time and memory grow with the number of labels, not with the product of the numbers of items and annotators.
+Large arrays are processed in blocks.
 """
 
 from __future__ import annotations

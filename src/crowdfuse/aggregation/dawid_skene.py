@@ -27,8 +27,9 @@ def dawid_skene(
 ) -> Aggregate:
     """Estimate class probabilities, the class prior and one confusion matrix per annotator, by EM.
 
-    EM (expectation-maximization) starts from the fraction of each item's labels that went to each class. It then
-    repeats the updates below, for item n, annotator r, true class k and label y; ~ means proportional to::
+    EM (expectation-maximization) starts from the vote shares: for each item, the fraction of its labels that name each
+    class. It then repeats the updates below, for item n, annotator r, true class k and label y; ~ means proportional
+    to::
 
         P(true = k | labels of n)  ~  prior[k] * product over the labels (r, y) of n of  confusion[r, k, y]
         confusion[r, k, y]         ~  smoothing + sum over r's labels y of P(true = k | labels of the item)
@@ -39,17 +40,18 @@ def dawid_skene(
     ann : Annotations
         The labels. There must be at least one label and two classes.
     gold : sequence of length n_items, default=None
-        Name of the true class of each item; None if unknown. A known class has probability 1 throughout. It therefore
+        Name of the true class of each item; None if unknown. A known class has probability 1 in all iterations, so it
         also helps to estimate the confusion matrices of the annotators who labelled the item.
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
-        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
+        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. If 0, all
         `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Added to every count of the confusion matrices. With 0, as in textbooks, a single label can give a class
-        probability 0, and a matrix row without labels is uniform. A value above 0 acts as a prior: `smoothing *
-        sum(log(confusion))` is part of the log-likelihood, and dominates it if there are very few labels.
+        Number that is added to every count of the confusion matrices. If it is 0, as in textbooks, a single label can
+        make the probability of a class 0, and a matrix row without labels is uniform. If it is above 0, it acts as a
+        prior on the confusion matrices. The log-likelihood includes the logarithm of this prior, `smoothing *
+        sum(log(confusion))`, which dominates it if there are very few labels.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
@@ -58,7 +60,7 @@ def dawid_skene(
     Returns
     -------
     Aggregate
-        With `confusion_matrices`, and with the class prior, of shape (n_classes,), in `parameters["class_prior"]`.
+        The result. It has `confusion_matrices`, and `parameters["class_prior"]` of shape (n_classes,).
 
     Raises
     ------
@@ -69,7 +71,7 @@ def dawid_skene(
 
     See Also
     --------
-    one_coin : One accuracy per annotator instead of a matrix, for many classes or few labels.
+    one_coin : Estimates one accuracy per annotator instead of a matrix; for many classes or few labels.
 
     References
     ----------
@@ -100,7 +102,7 @@ def dawid_skene(
 
     impossible = np.where(
         np.eye(K, dtype=bool), 0, -np.inf
-    )  # added to the log scores: rules out all but the true class
+    )  # added to the log scores: gives all classes but the true class probability 0
 
     def step() -> float:
         """M-step from the current counts, then E-step and new counts; returns the log-likelihood."""

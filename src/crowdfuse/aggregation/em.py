@@ -23,16 +23,16 @@ def run_em(
     max_iter : int
         Maximum number of iterations.
     tol : float
-        Tolerance per label. With 0, all `max_iter` iterations are run.
+        Tolerance per label. If 0, all `max_iter` iterations are run.
     on_iteration : callable or None
         Called after every iteration as `on_iteration(number, log_likelihood)`; the first number is 1.
 
     Returns
     -------
     log_likelihoods : tuple of float
-        One per iteration.
+        The log-likelihood of each iteration.
     converged : bool
-        True if the loop stopped because of `tol`, false if it stopped because of `max_iter`.
+        True if the loop stopped because of `tol`, False if it stopped because of `max_iter`.
 
     Examples
     --------

@@ -27,10 +27,10 @@ def glad(
         P(label y | true k)  =  s if y = k, else (1 - s) / (K - 1)
         s                    =  1 / (1 + exp(-ability[r] / difficulty[n]))
 
-    Here s is the probability that the label is right. An annotator with an ability below 0 is wrong more often than
-    right. All classes are equally likely a priori. As in the paper, ability and log(1 / difficulty) have normal priors
-    with mean 1 and variance 1. EM (expectation-maximization) starts at the prior means, and the log-likelihood includes
-    the log priors. Each M-step runs a few iterations of the optimizer L-BFGS.
+    Here s is the probability that the label is right. If the ability of an annotator is below 0, the annotator is wrong
+    more often than right. All classes are equally likely a priori. As in the paper, ability and log(1 / difficulty)
+    have normal priors with mean 1 and variance 1. EM (expectation-maximization) starts at the prior means. The
+    log-likelihood includes the logarithms of the priors. Each M-step runs a few iterations of the optimizer L-BFGS.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def glad(
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
-        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
+        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. If 0, all
         `max_iter` iterations are run.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
@@ -49,7 +49,8 @@ def glad(
     Returns
     -------
     Aggregate
-        `parameters["ability"]` has shape (n_annotators,), `parameters["difficulty"]` shape (n_items,).
+        The result. `parameters["ability"]` has shape (n_annotators,), and `parameters["difficulty"]` has shape
+        (n_items,).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""MACE (Hovy et al., 2013): an annotator either gives the true class, or spams: labels without looking at the item."""
+"""MACE (Hovy et al., 2013): an annotator either knows the true class, or labels without looking at the item (spams)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.annotations import Annotations
 
-MIN_PROBABILITY = 1e-12  # probabilities stay this far from 0 and 1, so that logarithms are finite
+MIN_PROBABILITY = 1e-12  # minimum distance of probabilities from 0 and 1, so that logarithms are finite
 
 
 class MaceFit(NamedTuple):
@@ -34,7 +34,7 @@ def mace(
     seed: int = 0,
     on_iteration: OnIteration | None = None,
 ) -> Aggregate:
-    """Estimate class probabilities, the competence of each annotator and their distribution of spam labels, by EM.
+    """Estimate class probabilities, and the competence and spam distribution of each annotator, by EM.
 
     With probability `competence[r]`, annotator r gives the true class k. Otherwise the annotator spams: the label y is
     drawn from the distribution `spam[r]`, regardless of the item. The model is as follows, where (y = k) is 1 for a
@@ -52,14 +52,14 @@ def mace(
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
-        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
+        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. If 0, all
         `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Added to the counts from which competence and spam are estimated. A value above 0 acts as a prior on them, whose
-        logarithm is part of the log-likelihood.
+        Number that is added to the counts from which competence and spam are estimated. If it is above 0, it acts as a
+        prior on competence and spam. The log-likelihood includes the logarithm of this prior.
     n_restarts : int, default=10
         Number of runs of EM (expectation-maximization). The run with the highest log-likelihood is used. The first run
-        starts from a competence of 1/2 and uniform spam, the others from random values.
+        starts from a competence of 1/2 and uniform spam. All other runs start from random values.
     seed : int, default=0
         Seed for the random starts, and for breaking ties between equally likely classes.
     on_iteration : callable, default=None
@@ -68,7 +68,8 @@ def mace(
     Returns
     -------
     Aggregate
-        `parameters["competence"]` has shape (n_annotators,), `parameters["spam"]` shape (n_annotators, n_classes).
+        The result. `parameters["competence"]` has shape (n_annotators,), and `parameters["spam"]` has shape
+        (n_annotators, n_classes).
 
     Raises
     ------

@@ -10,7 +10,7 @@ from crowdfuse.labels.annotations import Annotations
 def majority_vote(ann: Annotations, *, seed: int = 0) -> Aggregate:
     """Take the class with the most labels as the consensus of each item.
 
-    The probability of a class is the fraction of the item's labels that went to it.
+    The probability of a class is its vote share: the fraction of the item's labels that name the class.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def majority_vote(ann: Annotations, *, seed: int = 0) -> Aggregate:
     Returns
     -------
     Aggregate
-        Class probabilities are vote shares.
+        The result. Its class probabilities are the vote shares.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def majority_vote(ann: Annotations, *, seed: int = 0) -> Aggregate:
 
     See Also
     --------
-    dawid_skene : Weighs annotators by their confusion matrices.
+    dawid_skene : Weights annotators by their confusion matrices.
 
     Examples
     --------

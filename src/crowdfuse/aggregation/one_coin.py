@@ -9,7 +9,7 @@ from crowdfuse.aggregation.result import Aggregate, make_result
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.annotations import Annotations
 
-MIN_PROBABILITY = 1e-12  # accuracies stay this far from 0 and 1, so that logarithms are finite
+MIN_PROBABILITY = 1e-12  # minimum distance of accuracies from 0 and 1, so that logarithms are finite
 
 
 def one_coin(
@@ -23,10 +23,10 @@ def one_coin(
 ) -> Aggregate:
     """Estimate class probabilities, the class prior and one accuracy per annotator, by EM.
 
-    This is the model of `dawid_skene` with one parameter per annotator instead of a matrix, which suits many classes or
-    few labels. EM (expectation-maximization) starts from the fraction of each item's labels that went to each class.
-    For a label y by annotator r on an item with true class k, and K classes in all, the model and the update of the
-    accuracy are::
+    This is the model of `dawid_skene` with one accuracy per annotator instead of a matrix. It suits data with many
+    classes or few labels. EM (expectation-maximization) starts from the vote shares: for each item, the fraction of its
+    labels that name each class. Let y be a label by annotator r on an item with true class k, and K the number of
+    classes. The model and the update of the accuracy are::
 
         P(label y | true k)  =  accuracy[r] if y = k, else (1 - accuracy[r]) / (K - 1)
         accuracy[r]          =  (smoothing + sum over r's labels y of P(true = y)) / (2 * smoothing + r's label count)
@@ -38,11 +38,11 @@ def one_coin(
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
-        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. With 0, all
+        Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. If 0, all
         `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Added to the number of right labels and to the number of wrong labels of every annotator. A value above 0 acts
-        as a prior on the accuracies, whose logarithm is part of the log-likelihood.
+        Number that is added to every annotator's number of right labels and number of wrong labels. If it is above 0,
+        it acts as a prior on the accuracies. The log-likelihood includes the logarithm of this prior.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
@@ -51,7 +51,8 @@ def one_coin(
     Returns
     -------
     Aggregate
-        `parameters["accuracy"]` has shape (n_annotators,), `parameters["class_prior"]` shape (n_classes,).
+        The result. `parameters["accuracy"]` has shape (n_annotators,), and `parameters["class_prior"]` has shape
+        (n_classes,).
 
     Raises
     ------
@@ -62,7 +63,7 @@ def one_coin(
 
     See Also
     --------
-    dawid_skene : One confusion matrix per annotator.
+    dawid_skene : Estimates one confusion matrix per annotator.
 
     Examples
     --------

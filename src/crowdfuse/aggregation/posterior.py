@@ -5,16 +5,16 @@ For item n, annotator r, true class k and label y, the model is (~ means proport
     P(true = k | item n)  ~  exp(sharpness * log p[n, k] + bias[k])  *  product over the labels (r, y) of item n:
                                                                         confusion[r, k, y]
 
-Here p[n, k] is the classifier's probability. With sharpness 0 the classifier is ignored, and the first factor is the
-same for all items: the frequency of the class.
+Here p[n, k] is the classifier's probability of class k for item n. If sharpness is 0, the classifier is ignored, and
+the first factor is the frequency of the class, the same for all items.
 
-A method may know that an annotator is better on some items than on others. Let g[n, r] be its estimate of the
-probability that annotator r is right on item n. Compared with the annotator's average, it shifts the diagonal of the
-confusion matrix::
+A method may estimate that an annotator is better on some items than on others. Let g[n, r] be the estimated probability
+that annotator r is right on item n (the gate). The difference between a gate and the annotator's mean gate shifts the
+diagonal of the confusion matrix::
 
     logit P(said = k | true = k, n, r)  =  logit confusion[r, k, k] + gate_weight * (logit g[n, r] - mean of r)
 
-The gate weight is fitted to the labels: 0 if the estimates of the method do not help to explain them.
+The gate weight is fitted to the labels. It is 0 if the gates do not help to explain the labels.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from crowdfuse.labels.ids import IntArray
 
 MAX_EM_ITERATIONS = 200
 CONVERGENCE_TOLERANCE = 1e-4  # EM stops when class probabilities change by less than this per item
-ANNOTATOR_PRIOR_LABELS = 10.0  # weight, in labels, of the average annotator in the accuracy of each annotator
-ROW_PRIOR_LABELS = 30.0  # weight, in labels, of the annotator's accuracy in each row of their confusion matrix
+ANNOTATOR_PRIOR_LABELS = 10.0  # the accuracy of all annotators counts like this many labels of each annotator
+ROW_PRIOR_LABELS = 30.0  # the annotator's accuracy counts like this many labels in each row of the confusion matrix
 PRIOR_ACCURACY, PRIOR_ACCURACY_LABELS = 0.7, 2.0  # prior of the accuracy of all annotators together, and its weight
 MAX_SHARPNESS = 20.0
 SHARPNESS_PRIOR_PRECISION = 0.1  # precision of the prior of the sharpness, which has mean 1
 GATE_PRIOR_PRECISION = 0.1  # precision of the prior of the gate weight, which has mean 0
 MAX_GATE_WEIGHT = 3.0
-MAX_GATE_LOGIT = 6.9  # probabilities of right labels are limited to 0.001 and 0.999
-MIN_CLASSIFIER_GAIN = 3.0  # log-likelihood that the classifier must add to be used at all
+MAX_GATE_LOGIT = 6.9  # limits the probabilities of right labels to the range from 0.001 to 0.999
+MIN_CLASSIFIER_GAIN = 3.0  # the classifier is used only if it raises the log-likelihood by at least this
 MAX_CONFUSION_BYTES = 1 << 28  # larger confusion matrices are replaced by one for all annotators
 
 
@@ -51,12 +51,13 @@ class AnnotatorModel(NamedTuple):
     accuracy : ndarray of shape (n_annotators,)
         Probability that a label of the annotator is right.
     wrong_labels : ndarray of shape (n_classes, n_classes)
-        Distribution of the wrong labels of all annotators together, axes (said, true); 0 where both are equal.
+        Distribution of the wrong labels of all annotators together, axes (given label, true class); the diagonal is 0.
     confusions : ndarray of shape (n_annotators, n_classes, n_classes) or None
-        P(said | true), axes (annotator, said, true). None if the matrices would take more than 256 MB: then `accuracy`
-        and `wrong_labels` take their place.
+        P(given label | true class), axes (annotator, given label, true class). None if the matrices would take more
+        than 256 MB. In that case, `accuracy` and `wrong_labels` are used instead.
     gate_weight : float
-        Weight of the probabilities that annotators are right on single items, as estimated by a method; 0 ignores them.
+        Weight of the gates: the estimated probabilities that annotators are right on single items. If 0, gates are
+        ignored.
     """
 
     accuracy: FloatArray
@@ -67,7 +68,8 @@ class AnnotatorModel(NamedTuple):
     def log_label_probability(self, block: Block, gate: FloatArray | None) -> FloatArray:
         """Return log P(labels of the item | true class) of the items of a block: (n_block_items, n_classes).
 
-        `gate` (n_block_labels,) says how much better than on average each annotator is on the item; None: unknown.
+        `gate` (n_block_labels,) holds, for each label, the difference between its gate and the annotator's mean gate,
+        as logits. None: there are no gates.
         """
         log_probability = self._without_gates(block)
         if gate is None or self.gate_weight == 0:
@@ -87,7 +89,7 @@ class AnnotatorModel(NamedTuple):
         return np.clip(shifted, 1e-9, 1 - 1e-9)
 
     def _without_gates(self, block: Block) -> FloatArray:
-        """The same as `log_label_probability`, without gates."""
+        """Return the same as `log_label_probability`, computed without gates."""
         if self.confusions is not None:
             return np.asarray(block.incidence @ np.log(self.confusions).reshape(-1, len(self.wrong_labels)))
         log_wrong = np.log(self.wrong_labels + np.eye(len(self.wrong_labels)))
@@ -106,22 +108,23 @@ class AnnotatorModel(NamedTuple):
 
 
 class PosteriorFit:
-    """Class probabilities of the labelled items, annotators and calibration, fitted by EM.
+    """The fitted model: class probabilities of the items, accuracies and confusion matrices, and the calibration.
 
-    Items are processed in blocks, so that memory holds little more than the class probabilities.
+    The model is fitted by EM. Items are processed in blocks, so that memory holds little more than the class
+    probabilities.
 
     Parameters
     ----------
     votes : Votes
         The labels.
     log_p : ndarray of shape (n_labelled_items, n_classes)
-        Logarithm of the classifier's probabilities, of the items with labels.
+        Logarithm of the classifier's probabilities, for the items with labels.
     certain : ndarray of shape (n_labelled_items,)
-        True class of items with gold, -1 for the others.
+        True class of items with gold, -1 for items without gold.
     max_sharpness : float
-        Upper limit of the sharpness. 0 leaves the classifier out.
+        Upper limit of the sharpness. If 0, the classifier is left out.
     gate : ndarray of shape (n_labels,) or None
-        For each label, how much better than on average its annotator is on the item: the difference of two logits.
+        For each label, how much better the annotator is on this item than on average: the difference of two logits.
 
     Attributes
     ----------
@@ -151,7 +154,7 @@ class PosteriorFit:
         self._gates = [None] * len(ends) if gate is None else np.split(gate, ends[:-1])
         self._voted = np.bincount(votes.annotations.label, minlength=K) * (votes.n_items / votes.n_labels)
         is_single = np.diff(votes.annotations.indptr) == 1
-        # without a classifier, the only label of an item says nothing about the accuracy of its annotator
+        # if there is no classifier, the only label of an item tells nothing about the accuracy of its annotator
         self._prior_labels = PRIOR_ACCURACY_LABELS + (0 if max_sharpness else int(is_single.sum()))
         self.soft = votes.empty()
         self._reset_counts()
@@ -167,7 +170,7 @@ class PosteriorFit:
                 break
 
     def blocks(self) -> Iterator[tuple[Block, FloatArray | None]]:
-        """Yield each block with the gates of its labels, None if there are none."""
+        """Yield each block with the gates of its labels (None if there are no gates)."""
         yield from zip(self.votes.blocks, self._gates, strict=True)
 
     def prior(self, rows: slice) -> FloatArray:
@@ -175,7 +178,7 @@ class PosteriorFit:
         return normalize_log_joint(self.sharpness * self.log_p[rows] + self.bias)[0]
 
     def without_gold(self) -> NDArray[np.float32]:
-        """Return class probabilities in which gold is not taken for certain: (n_labelled_items, n_classes)."""
+        """Return class probabilities that do not use the item's own gold: (n_labelled_items, n_classes)."""
         if (self.certain < 0).all():
             return self.soft
         model, soft = self.annotators(), self.votes.empty()
@@ -193,7 +196,7 @@ class PosteriorFit:
         return result
 
     def accuracy(self) -> FloatArray:
-        """Return the accuracy of each annotator, (n_annotators,), shrunk towards that of all annotators."""
+        """Return the accuracy of each annotator, (n_annotators,), shrunk towards the accuracy of all annotators."""
         alpha, beta = self._accuracy_counts()
         return np.clip(alpha / (alpha + beta), 1e-9, 1 - 1e-9)
 
@@ -203,7 +206,8 @@ class PosteriorFit:
         Parameters
         ----------
         generator : Generator or None, default=None
-            If given, accuracies and confusion matrices are drawn from their distribution. None gives their mean.
+            If given, accuracies and confusion matrices are drawn from their distribution. None: their means are
+            returned.
 
         Returns
         -------
@@ -221,14 +225,14 @@ class PosteriorFit:
         return AnnotatorModel(accuracy, wrong, counts, self.gate_weight)
 
     def count(self, true_class: IntArray) -> None:
-        """Replace the counts of the M step by those of one class per labelled item, (n_labelled_items,)."""
+        """Compute the counts of the M step as if `true_class` (n_labelled_items,) were the true classes."""
         self._reset_counts()
         for block in self.votes.blocks:
             one_hot = np.eye(self.votes.n_classes)[true_class[block.rows]]
             self._add_counts(block, one_hot, keep=False)
 
     def _accuracy_counts(self) -> tuple[FloatArray, FloatArray]:
-        """Counts of right and of wrong labels of each annotator, with those of the prior: a beta distribution."""
+        """Return the beta distribution of each accuracy: numbers of right and wrong labels, plus the prior's."""
         n_right, n_labels = self.right.sum(), self.votes.n_labels
         overall = (n_right + PRIOR_ACCURACY * self._prior_labels) / (n_labels + self._prior_labels)
         alpha: FloatArray = self.right + ANNOTATOR_PRIOR_LABELS * overall
@@ -236,13 +240,13 @@ class PosteriorFit:
         return np.maximum(alpha, 1e-6), np.maximum(beta, 1e-6)
 
     def _wrong_labels(self) -> FloatArray:
-        """Distribution of the wrong labels of each class: axes (said, true), 0 where they are equal."""
+        """Return the distribution of the wrong labels of each class: axes (given label, true class), diagonal 0."""
         wrong: FloatArray = (self.pooled + 1) * (1 - np.eye(len(self.pooled)))
         wrong /= wrong.sum(0)
         return wrong
 
     def _confusion_counts(self, accuracy: FloatArray, wrong: FloatArray) -> FloatArray:
-        """Counts of the labels with those of the prior, axes (annotator, said, true): Dirichlet distributions."""
+        """Return the Dirichlet distributions: label counts plus prior, axes (annotator, given label, true class)."""
         K = self.votes.n_classes
         a = accuracy[:, None, None]
         expected: FloatArray = ROW_PRIOR_LABELS * (a * np.eye(K) + (1 - a) * wrong)
@@ -253,7 +257,7 @@ class PosteriorFit:
         """Set the counts of an M step to 0."""
         R, K = self.votes.n_annotators, self.votes.n_classes
         self.counts = np.zeros((R * K, K) if self.has_own_confusions else (0, K))  # axes (annotator and said, true)
-        self.pooled = np.zeros((K, K))  # the same, all annotators together
+        self.pooled = np.zeros((K, K))  # the counts of all annotators together
         self.right = np.zeros(R)
 
     def _add_counts(self, block: Block, posterior: FloatArray, *, keep: bool = True) -> None:
@@ -266,7 +270,7 @@ class PosteriorFit:
             self.soft[block.rows] = posterior
 
     def _step(self) -> float:
-        """One M step and one E step; returns the mean change of the class probabilities per item."""
+        """Run one M step and one E step; return the mean change of the class probabilities per item."""
         model = self.annotators()
         right = np.clip(model.right_probability(), 1e-6, 1 - 1e-6)
         self._reset_counts()
@@ -299,7 +303,7 @@ class PosteriorFit:
         newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, 2 * self.sharpness + 0.1)
         self.sharpness = float(np.clip(newton, 0, self.max_sharpness))
         seen = self.soft.sum(0, dtype=np.float64)
-        if not self.max_sharpness:  # without a classifier, labels of rare classes must not all be taken for mistakes
+        if not self.max_sharpness:  # otherwise all labels of rare classes could be treated as mistakes
             seen = (seen + self._voted) / 2
         self.bias = self.bias + np.log(seen + 1) - np.log(expected + 1)
         return change / self.votes.n_items
@@ -308,25 +312,27 @@ class PosteriorFit:
 def fit_posterior(
     votes: Votes, log_p: FloatArray, certain: IntArray, max_sharpness: float, gate: FloatArray | None = None
 ) -> PosteriorFit:
-    """Fit the model with the classifier and without it, and return the first unless it is hardly better.
+    """Fit the model with and without the classifier, and return the fit with the classifier if it is clearly better.
 
     Parameters
     ----------
     votes : Votes
         The labels.
     log_p : ndarray of shape (n_labelled_items, n_classes)
-        Logarithm of the classifier's probabilities, of the items with labels.
+        Logarithm of the classifier's probabilities, for the items with labels.
     certain : ndarray of shape (n_labelled_items,)
-        True class of items with gold, -1 for the others.
+        True class of items with gold, -1 for items without gold.
     max_sharpness : float
         Upper limit of the exponent of the classifier's probabilities.
     gate : ndarray of shape (n_labels,) or None, default=None
-        For each label, how much better than on average its annotator is on the item; used with the classifier only.
+        For each label, how much better the annotator is on this item than on average; see `center_gates`. Used only in
+        the fit with the classifier.
 
     Returns
     -------
     fit : PosteriorFit
-        With sharpness 0 if the classifier does not raise the log-likelihood of the labels by at least 3.
+        The fit without the classifier (with sharpness 0) if the classifier does not raise the log-likelihood of the
+        labels by at least 3.
     """
     without = PosteriorFit(votes, log_p, certain, 0.0)
     if np.ptp(log_p, axis=1).max(initial=0) < 1e-9:  # the same probability for all classes
@@ -337,7 +343,7 @@ def fit_posterior(
 
 
 def center_gates(logits: FloatArray, annotator: IntArray, n_annotators: int) -> tuple[FloatArray, FloatArray]:
-    """Return how much better than on average each annotator is on the item of each label, and the averages.
+    """Return, for each label, how much better its annotator is on the item than on average; and these averages.
 
     Parameters
     ----------
@@ -351,9 +357,9 @@ def center_gates(logits: FloatArray, annotator: IntArray, n_annotators: int) -> 
     Returns
     -------
     gates : ndarray of shape (n_labels,)
-        Differences from the annotator's mean.
+        For each label, the logit minus the mean logit of its annotator.
     mean : ndarray of shape (n_annotators,)
-        Mean of each annotator; 0 for annotators without labels.
+        Mean logit of each annotator; 0 for annotators without labels.
 
     Examples
     --------
@@ -368,7 +374,7 @@ def center_gates(logits: FloatArray, annotator: IntArray, n_annotators: int) -> 
 
 
 def fix_certain(soft: NDArray[np.floating], certain: IntArray) -> None:
-    """Set the class probabilities (n, K) of items with gold to 0 and 1, in place; `certain` is -1 without gold."""
+    """Set the class probabilities (n, K) of items with gold to 0 and 1, in place. `certain` is -1 for other items."""
     known = np.flatnonzero(certain >= 0)
     soft[known] = 0
     soft[known, certain[known]] = 1

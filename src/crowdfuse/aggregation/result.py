@@ -35,20 +35,22 @@ class Aggregate:
         Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken at random.
     annotator_accuracy : ndarray of float64, shape (n_annotators,)
         Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. All methods
-        compute it as the mean, over the annotator's labels, of the probability of the label in `class_probabilities`.
+        compute it in the same way: each label has a probability in `class_probabilities`, and the accuracy is the mean
+        over the annotator's labels.
     labels_per_item : ndarray of int, shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of int, shape (n_annotators,)
         Number of labels of each annotator.
     confusion_matrices : ndarray of float64, shape (n_annotators, n_classes, n_classes), or None
-        P(label | true class), axes (annotator, true, label); None if the method does not estimate them.
+        P(given label | true class), axes (annotator, true class, given label). None if the method does not estimate
+        them.
     parameters : mapping of str to ndarray
         Other estimates of the method, by name; the docstring of the method lists them.
     log_likelihood : tuple of float
-        log P(labels) at each iteration, plus the log prior if the method has one. It never decreases. Empty if the
-        method is not iterative.
+        log P(labels) at each iteration, plus the logarithm of the prior if the method has a prior. It never decreases.
+        Empty if the method is not iterative.
     converged : bool, default=True
-        True if the iterations stopped because of `tol`, false if they stopped because of `max_iter`.
+        True if the iterations stopped because of `tol`, False if they stopped because of `max_iter`.
 
     See Also
     --------
@@ -94,7 +96,7 @@ class Aggregate:
     def consensus(self) -> NDArray[Any]:
         """Name of the most probable class: ndarray of shape (n_items,).
 
-        For items without labels it is -1, or None if the classes are strings or include -1.
+        For items without labels, the value is -1 (or None if the classes are strings or include -1).
         """
         names: NDArray[Any] = names_with_missing(self.classes)[self.consensus_codes]
         return names
@@ -110,7 +112,8 @@ class Aggregate:
         Returns
         -------
         pyarrow.Table
-            With columns item, label, confidence and n_labels; label and confidence are null for items without labels.
+            Table with the columns item, label, confidence and n_labels. For items without labels, label and confidence
+            are null.
 
         Examples
         --------
@@ -167,9 +170,9 @@ def make_result(
     seed : int
         Seed for breaking ties.
     confusions : ndarray of shape (n_annotators, n_classes, n_classes), default=None
-        Confusion matrices. Those of annotators without labels are overwritten with NaN.
+        Confusion matrices. The matrices of annotators without labels are overwritten with NaN.
     parameters : mapping of str to ndarray, default=None
-        Further estimates.
+        Other estimates, by name.
     em_trace : tuple of (tuple of float, bool), default=((), True)
         Log-likelihood of each iteration, and whether EM converged.
 

@@ -1,4 +1,4 @@
-"""The labels in blocks of items, as aggregation methods read them; items without labels are left out."""
+"""The labels in blocks of items, in the form in which aggregation methods read them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crowdfuse.labels.votes import vote_counts, vote_shares
 FloatArray = NDArray[np.float64]
 
 FLOATS_PER_BLOCK = 1 << 22  # numbers that are processed at a time: 32 MB
-MAX_DENSE_BYTES = 1 << 31  # larger dense arrays are refused
+MAX_DENSE_BYTES = 1 << 31  # a larger dense array raises an error
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Block:
     rows : slice
         Positions of the block's items among the items that have labels.
     item : ndarray of int32, shape (n_labels,)
-        Item of each label, as a position in the block: from 0 to n_items - 1.
+        For each label, the position of its item in the block, from 0 to n_items - 1.
     annotator : ndarray of int, shape (n_labels,)
         Annotator of each label.
     label : ndarray of int, shape (n_labels,)
@@ -59,7 +59,7 @@ class Block:
 
     @cached_property
     def incidence(self) -> Any:
-        """Sparse matrix (n_items, n_annotators * n_classes): 1 for each label."""
+        """Sparse matrix of shape (n_items, n_annotators * n_classes) that holds 1 for each label."""
         from scipy.sparse import csr_matrix
 
         starts = np.searchsorted(self.item, np.arange(self.n_items + 1))
@@ -85,7 +85,7 @@ class Block:
 
 
 class Votes:
-    """All labels, in blocks of items. Items without labels are left out, and results hold NaN for them.
+    """All labels, in blocks of items. Items without labels are left out; results have NaN for these items.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Votes:
     annotations : Annotations
         The labels.
     labelled : ndarray of bool, shape (n_items of `annotations`,)
-        Which items have labels.
+        For each item, whether it has labels.
     n_items : int
         Number of items with labels.
     n_annotators, n_classes, n_labels : int
@@ -110,7 +110,7 @@ class Votes:
     TypeError
         If `ann` is not Annotations.
     ValueError
-        If there are no labels or fewer than two classes, or the class probabilities would take over 2 GB.
+        If there are no labels or fewer than two classes, or if the class probabilities would take more than 2 GB.
 
     Examples
     --------
@@ -126,11 +126,11 @@ class Votes:
                 "Annotations.from_table()"
             )
         if not ann.n_labels:
-            raise ValueError(f"there is no label to aggregate in {ann!r}; pass at least one")
+            raise ValueError(f"there is no label to aggregate in {ann!r}; pass at least one label")
         if ann.n_classes < 2:
             raise ValueError(
                 f"all labels are {format_names(ann.classes)}, so there is nothing to aggregate; if there are other "
-                "classes, list all of them with classes= (--classes on the command line)"
+                "classes, list all classes with classes= (--classes on the command line)"
             )
         self.annotations = ann
         self.n_annotators, self.n_classes, self.n_labels = ann.n_annotators, ann.n_classes, ann.n_labels
@@ -142,7 +142,7 @@ class Votes:
         self.blocks = list(self._blocks(np.append(ann.indptr[:-1][self.labelled], ann.n_labels)))
 
     def _blocks(self, indptr: IntArray) -> Iterator[Block]:
-        """Yield the blocks, given the `indptr` of the labelled items; the indices of a label count as four numbers."""
+        """Yield the blocks. `indptr` belongs to the items with labels. A label counts as four numbers."""
         cost = 4 * indptr + self.n_classes * np.arange(self.n_items + 1)
         ends = np.searchsorted(cost, np.arange(FLOATS_PER_BLOCK, cost[-1] + FLOATS_PER_BLOCK, FLOATS_PER_BLOCK))
         bounds = np.unique(np.concatenate([[0], np.minimum(ends, self.n_items), [self.n_items]]))
@@ -196,7 +196,7 @@ def normalize_log_joint(scores: FloatArray) -> tuple[FloatArray, float]:
 
 
 def refuse_dense(size: int, what: str, n_classes: int) -> None:
-    """Raise an error, before any work, if an array would take over 2 GB.
+    """Raise an error, before any work, if an array would take more than 2 GB.
 
     Parameters
     ----------
@@ -214,6 +214,6 @@ def refuse_dense(size: int, what: str, n_classes: int) -> None:
     """
     if size > MAX_DENSE_BYTES:
         raise ValueError(
-            f"{what} with {n_classes:,} classes take {size / 2**30:.1f} GB, more than the allowed 2 GB; "
-            "aggregate some of the items at a time, or use a method with fewer parameters, such as one-coin"
+            f"{what} with {n_classes:,} classes would take {size / 2**30:.1f} GB, but the limit is 2 GB; "
+            "aggregate only some of the items at a time, or use a method with fewer parameters, such as one-coin"
         )

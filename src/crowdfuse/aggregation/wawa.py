@@ -10,10 +10,10 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
-    """Take a majority vote, then a second vote in which annotators who agree with the majority weigh more.
+    """Take a majority vote, then a second vote in which annotators who agree with the majority have more weight.
 
-    The weight of an annotator is the share of their labels that agree with the majority. If m classes tie for the
-    majority, a label for one of them counts as an agreement of 1/m.
+    The weight of an annotator is the share of the annotator's labels that agree with the majority. If m classes have
+    equally many labels, a label that names one of them counts as an agreement of 1/m.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
     Returns
     -------
     Aggregate
-        Class probabilities are shares of the weighted vote. `parameters["weight"]` is the weight of each annotator, of
-        shape (n_annotators,).
+        The result. Its class probabilities are the shares of the weighted vote. `parameters["weight"]` has shape
+        (n_annotators,).
 
     Raises
     ------
