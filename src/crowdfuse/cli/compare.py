@@ -112,11 +112,11 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Compare methods on your labels and inputs. Gold labels are used only to score methods and to train true-label."""
-    from crowdfuse.experiments.comparison_tables import conclusions, render_pairs, render_text, write_comparison
     from crowdfuse.experiments.result_table import make_table
     from crowdfuse.io.files import write_json
     from crowdfuse.runs import Job
     from crowdfuse.runs.comparison import applicable_methods, make_comparison
+    from crowdfuse.runs.comparison_tables import conclusions, render_pairs, render_text, write_comparison
 
     refuse_json(json_file, force)
     for given in (labels, inputs, gold):

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.experiments.comparison_tables import format_difference, standard_error
 from crowdfuse.experiments.correct_items import decode_correct
 from crowdfuse.experiments.crowds import ACCURACY, DATASETS, EXPERIMENT_NAME, EXTERNAL_ACCURACY, NETWORK_SETTINGS
 from crowdfuse.experiments.grid import Cell
@@ -18,8 +17,10 @@ from crowdfuse.experiments.result_table import (
     PairedDifference,
     Table,
     TableEntry,
+    format_difference,
     make_table,
     paired_difference,
+    standard_error,
 )
 from crowdfuse.experiments.store import Record
 from crowdfuse.io.files import write_json, write_text

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.experiments.comparison_tables import format_difference
 from crowdfuse.experiments.grid import Experiment
-from crowdfuse.experiments.result_table import Table, TableEntry
+from crowdfuse.experiments.result_table import Table, TableEntry, format_difference
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import markdown_table

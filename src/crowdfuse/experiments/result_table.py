@@ -346,3 +346,33 @@ def _ranks(means: Mapping[RowValue, float]) -> dict[RowValue, int]:
             rivals = [mean for (other, v), mean in means.items() if v == value and other != UPPER_BOUND]
             ranks[row, value] = 1 + sum(rival > means[row, value] for rival in rivals)
     return ranks
+
+
+def format_difference(paired: PairedDifference) -> str:
+    """Return a difference with its interval, for a cell of a table.
+
+    Examples
+    --------
+    >>> format_difference(PairedDifference("fusion", "mbem", 3, 2.0, 1.0, 3.0))
+    '+2.00 (+1.00 to +3.00)'
+    """
+    interval = (
+        "" if paired.low is None or paired.high is None else f" ({_signed(paired.low)} to {_signed(paired.high)})"
+    )
+    return _signed(paired.mean) + interval
+
+
+def standard_error(accuracy: float, n_items: int) -> float:
+    """Return the standard error of an accuracy (%) on `n_items` items, in points.
+
+    Examples
+    --------
+    >>> round(standard_error(80, 400), 1)
+    2.0
+    """
+    return float(np.sqrt(accuracy * (100 - accuracy) / n_items))
+
+
+def _signed(value: float) -> str:
+    """Return a number with its sign and two digits, without a negative zero."""
+    return f"{value + 0.0 if abs(value) >= 0.005 else 0.0:+.2f}"

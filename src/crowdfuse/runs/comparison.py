@@ -16,20 +16,19 @@ from crowdfuse.encoders import encode_inputs, make_encoder
 from crowdfuse.encoders.frozen import FrozenEncoder
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
-from crowdfuse.experiments.comparison_tables import (
-    AGREEMENT,
-    GOLD_METRIC,
-    HELD_OUT_METRIC,
-    LABEL_VOTE,
-    MOST_FREQUENT,
-    Baseline,
-)
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import RunSpec
 from crowdfuse.io.files import sha256
 from crowdfuse.labels.ids import format_count, positions_of
 from crowdfuse.quality.model_selection import label_likelihood
-from crowdfuse.runs.comparison_baselines import score_most_frequent_class, score_predictions, score_vote
+from crowdfuse.runs.comparison_baselines import (
+    LABEL_VOTE,
+    MOST_FREQUENT,
+    Baseline,
+    score_most_frequent_class,
+    score_vote,
+)
+from crowdfuse.runs.comparison_scores import AGREEMENT, GOLD_METRIC, HELD_OUT_METRIC, score_predictions
 from crowdfuse.runs.job import Job, make_classifier
 from crowdfuse.runs.job_data import JobData, read_job_data
 from crowdfuse.training.loop import UnfitDataError

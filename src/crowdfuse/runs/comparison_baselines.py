@@ -1,61 +1,34 @@
-"""Figures of predictions on the test items of a comparison, and the baselines that every method should beat."""
+"""The baselines of a comparison, which every method should beat: predictions that need no training."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import f1_score, recall_score
 
 from crowdfuse.aggregation import majority_vote
-from crowdfuse.experiments.comparison_tables import (
-    AGREEMENT,
-    BALANCED_ACCURACY,
-    GOLD_METRIC,
-    HELD_OUT_METRIC,
-    LOG_LOSS,
-    MACRO_F1,
-)
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
+from crowdfuse.runs.comparison_scores import AGREEMENT, HELD_OUT_METRIC, score_predictions
+
+MOST_FREQUENT, LABEL_VOTE = "always the most frequent class", "majority vote of the labels"
 
 
-def score_predictions(
-    predicted: IntArray, gold: IntArray, probabilities: NDArray[np.floating[Any]] | None = None
-) -> dict[str, float]:
-    """Return accuracy, balanced accuracy, macro F1 and, from class probabilities, log loss.
-
-    Balanced accuracy is the mean recall of the classes in `gold`; macro F1 is the mean F1 of the classes in `gold` or
-    `predicted`.
+@dataclass(frozen=True)
+class Baseline:
+    """A row of the table that needs no training.
 
     Parameters
     ----------
-    predicted : ndarray of shape (n_items,)
-        Predicted class numbers.
-    gold : ndarray of shape (n_items,)
-        True class numbers.
-    probabilities : ndarray of shape (n_items, n_classes), default=None
-        Class probabilities; None leaves out the log loss.
-
-    Returns
-    -------
+    name : str
+        What it does.
     scores : dict of str to float
-
-    Examples
-    --------
-    >>> score_predictions(np.array([0, 0, 0, 0]), np.array([0, 0, 0, 1]))["balanced_accuracy"]
-    0.5
+        Its figures, by the key of the column; a column that is absent is unknown.
     """
-    scores = {
-        GOLD_METRIC: float((predicted == gold).mean()),
-        BALANCED_ACCURACY: float(recall_score(gold, predicted, labels=np.unique(gold), average="macro")),
-        MACRO_F1: float(f1_score(gold, predicted, average="macro", zero_division=0)),
-    }
-    if probabilities is not None:
-        likely = probabilities[np.arange(len(gold)), gold].astype(np.float64)
-        scores[LOG_LOSS] = float(-np.log(np.maximum(likely, np.finfo(np.float64).eps)).mean())
-    return scores
+
+    name: str
+    scores: dict[str, float]
 
 
 def class_frequencies(ann: Annotations) -> NDArray[np.float64]:

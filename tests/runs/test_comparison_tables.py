@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from crowdfuse.experiments.comparison_tables import (
-    GOLD_METRIC,
-    HELD_OUT_METRIC,
-    LABEL_VOTE,
-    MOST_FREQUENT,
-    Baseline,
-    conclusions,
-    pair_rows,
-    render_text,
-)
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.result_table import Table, make_table
 from crowdfuse.experiments.store import Record
+from crowdfuse.runs.comparison_baselines import LABEL_VOTE, MOST_FREQUENT, Baseline
+from crowdfuse.runs.comparison_scores import GOLD_METRIC, HELD_OUT_METRIC
+from crowdfuse.runs.comparison_tables import conclusions, pair_rows, render_text
 
 
 def make(scores: dict[str, list[float]], metric: str = GOLD_METRIC, **results: dict[str, Any]) -> Table:

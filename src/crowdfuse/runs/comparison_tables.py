@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crowdfuse.experiments.result_table import UPPER_BOUND, PairedDifference, Table
+from crowdfuse.experiments.result_table import (
+    UPPER_BOUND,
+    PairedDifference,
+    Table,
+    format_difference,
+    standard_error,
+)
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.labels.ids import format_count
 from crowdfuse.report.markdown import escape_cell, markdown_table
+from crowdfuse.runs.comparison_baselines import MOST_FREQUENT, Baseline
+from crowdfuse.runs.comparison_scores import COLUMNS, GOLD_METRIC, UNKNOWN, format_score
 
-GOLD_METRIC, HELD_OUT_METRIC = "test_accuracy", "held_out_likelihood"
-BALANCED_ACCURACY, MACRO_F1, LOG_LOSS, AGREEMENT = "balanced_accuracy", "macro_f1", "log_loss", "held_out_agreement"
-COLUMNS = {
-    GOLD_METRIC: {
-        GOLD_METRIC: "accuracy (%)",
-        BALANCED_ACCURACY: "balanced accuracy (%)",
-        MACRO_F1: "macro F1 (%)",
-        LOG_LOSS: "log loss",
-    },
-    HELD_OUT_METRIC: {HELD_OUT_METRIC: "held-out likelihood (%)", AGREEMENT: "held-out agreement (%)"},
-}
-"""Keys and titles of the columns, by the metric that ranks the methods."""
-MOST_FREQUENT, LABEL_VOTE = "always the most frequent class", "majority vote of the labels"
 EXTRA_METRICS = ("fused_label_accuracy", "train_accuracy", "seconds_per_epoch")  # only in table.json
 MAX_NAME_LENGTH = 34  # longer names of methods are cut on the screen, so that the table fits 80 columns
-UNKNOWN = "—"
 CLEAR_STANDARD_ERRORS = 2  # a difference of fewer standard errors may be chance
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """A row of the table that needs no training.
-
-    Parameters
-    ----------
-    name : str
-        What it does.
-    scores : dict of str to float
-        Its figures, by the key of the column; a column that is absent is unknown.
-    """
-
-    name: str
-    scores: dict[str, float]
 
 
 def write_comparison(
@@ -189,12 +167,12 @@ def _table_cells(table: Table, metric: str, baselines: Sequence[Baseline]) -> tu
         mean = table.entries[row, ""].mean
         error = _standard_error(table, row, metric, n_items)
         first = f"{mean:.2f}" + ("" if error is None else f" ± {error:.2f}")
-        rest = [_format_score(name, _mean(table, row, name)) for name in list(columns)[1:]]
+        rest = [format_score(name, _mean(table, row, name)) for name in list(columns)[1:]]
         title = f"{row} (trained on gold)" if row == UPPER_BOUND else row
         scored.append(((row not in refused, mean), [title, first, *rest]))
     for baseline in baselines:
         score = baseline.scores.get(metric)
-        cells = [_format_score(name, baseline.scores.get(name)) for name in columns]
+        cells = [format_score(name, baseline.scores.get(name)) for name in columns]
         scored.append(((score is not None, 100 * (score or 0.0)), [baseline.name, *cells]))
     rows = [cells for _, cells in sorted(scored, key=lambda one: one[0], reverse=True)]
     return ["method", *columns.values()], rows
@@ -206,13 +184,6 @@ def _standard_error(table: Table, row: str, metric: str, n_items: int) -> float 
     if metric == GOLD_METRIC:
         return standard_error(entry.mean, n_items)
     return None if entry.std is None else float(entry.std / np.sqrt(len(entry.by_seed)))
-
-
-def _format_score(name: str, score: float | None) -> str:
-    """Return a figure for a cell: a log loss with three digits, everything else in percent."""
-    if score is None:
-        return UNKNOWN
-    return f"{score:.3f}" if name == LOG_LOSS else f"{100 * score:.2f}"
 
 
 def _two_lines(title: str) -> tuple[str, str]:
@@ -246,36 +217,6 @@ def pairs_table(pairs: Sequence[tuple[PairedDifference, float | None]]) -> tuple
         for one, share in pairs
     ]
     return header, rows
-
-
-def format_difference(paired: PairedDifference) -> str:
-    """Return a difference with its interval, for a cell of a table.
-
-    Examples
-    --------
-    >>> format_difference(PairedDifference("fusion", "mbem", 3, 2.0, 1.0, 3.0))
-    '+2.00 (+1.00 to +3.00)'
-    """
-    interval = (
-        "" if paired.low is None or paired.high is None else f" ({_signed(paired.low)} to {_signed(paired.high)})"
-    )
-    return _signed(paired.mean) + interval
-
-
-def standard_error(accuracy: float, n_items: int) -> float:
-    """Return the standard error of an accuracy (%) on `n_items` items, in points.
-
-    Examples
-    --------
-    >>> round(standard_error(80, 400), 1)
-    2.0
-    """
-    return float(np.sqrt(accuracy * (100 - accuracy) / n_items))
-
-
-def _signed(value: float) -> str:
-    """Return a number with its sign and two digits, without a negative zero."""
-    return f"{value + 0.0 if abs(value) >= 0.005 else 0.0:+.2f}"
 
 
 def _mean(table: Table, row: str, name: str) -> float | None:
