@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 from sklearn.base import clone
@@ -41,14 +42,16 @@ from crowdfuse.labels.folds import check_folds
 from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.consensus_training import ConsensusTraining, TrainingConsensus, n_class_networks
+from crowdfuse.methods.cross_fitted_gates import CrossFittedGates
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
+from crowdfuse.training.loop import train
 from crowdfuse.training.progress import training_series
 
 MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000
 MIN_EPOCHS = 2  # one for the class networks and one for the gate network
-GATED_COST, VOTE_COST, OWN_COST = 1.0, 0.25, 0.4  # expected time of a training, relative to gated
+GATED_COST, VOTE_COST, GATES_COST, OWN_COST = 1.0, 0.25, 0.5, 0.5  # expected time of a training, relative to gated
 OWN_SETTINGS = ("encoder", "classes", "checkpoint", "max_time", "verbose", "random_state")  # not those of the copies
 
 
@@ -75,12 +78,15 @@ class CrossFitted(NamedTuple):
 class ConsensusTrainingClassifier(CrowdClassifier):
     """Consensus training: finds the consensus with cross-fitted classifiers, then trains networks on the consensus.
 
-    Training has three steps. First, two classifiers are cross-fitted: `GatedClassifier`, and a network trained on the
-    votes. For each fold, copies of both are trained on the other folds, and predict the items of the fold. Second, the
-    consensus is computed from the labels and these predictions, as in `crowdfuse.consensus`. The labels decide which
-    classifiers are used: gated, the other one, or the mean of both, whichever makes the labels most likely. Third,
-    class networks learn the consensus from the inputs. The class probabilities of new items are the mean over these
-    networks. A gate network learns which labels are right according to the consensus.
+    Training has three steps.
+
+    1. Two classifiers are cross-fitted: `GatedClassifier`, and a network that is trained on the votes. For each fold,
+       copies of both are trained on the other folds, and predict the items of this fold.
+    2. The consensus is computed from the labels and these predictions, as in `crowdfuse.consensus`. There are three
+       candidates: the predictions of gated, those of the other network, and the mean of both. The candidate that makes
+       the labels most likely is used.
+    3. Class networks learn to predict the consensus from the inputs. The class probabilities of new items are the mean
+       over these networks. A further network, the gates, learns on which items each annotator is right.
 
     Parameters
     ----------
@@ -218,11 +224,11 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         Examples
         --------
         >>> ConsensusTrainingClassifier(folds=2).training_costs()
-        (1.0, 1.0, 0.25, 0.25, 0.4)
+        (1.0, 1.0, 0.25, 0.25, 0.5, 0.5)
         """
         if not self.folds:
             return (GATED_COST, OWN_COST)
-        return (GATED_COST,) * self.folds + (VOTE_COST,) * self.folds + (OWN_COST,)
+        return (GATED_COST,) * self.folds + (VOTE_COST,) * self.folds + (GATES_COST, OWN_COST)
 
     def _base_classifiers(self) -> list[CrowdClassifier]:
         """Return gated and a network that is trained on the votes, with the settings of this estimator; not fitted."""
@@ -270,17 +276,65 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     def _cross_fit(self, prepared: PreparedTraining) -> CrossFitted:
         """Return what the cross-fitted classifiers say, and the consensus."""
         data = prepared.data
-        ann, gold = data.annotations, data.gold
+        ann = data.annotations
         if self.folds:
             folder = None if self.checkpoint is None else Path(self.checkpoint) / FOLDS_FOLDER
             found = self._run_folds(self.fold_trainings(prepared), ann, folder)
         else:
             found = [self._predict_with_gated(data)]
-        predictions, fit = _most_likely(found, ann, gold)
+        predictions, fit = self._most_likely(found, prepared)
         soft = np.full((len(ann), ann.n_classes), 1 / ann.n_classes, np.float32)
         temperature = discount_temperature(*error_dependence(fit))
         soft[fit.votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
         return CrossFitted(predictions, TrainingConsensus(soft, fit.annotators()), data)
+
+    def _most_likely(self, found: Sequence[OutOfFold], prepared: PreparedTraining) -> tuple[OutOfFold, PosteriorFit]:
+        """Return the predictions that make the labels most likely, and the posterior of the labels given them.
+
+        The candidates are gated with its own gates, the network trained on the votes, and the mean of both. The last
+        two get gates that are trained on the consensus of the candidate.
+        """
+        data = prepared.data
+        gated, *others = found
+        candidates = [(gated.class_probabilities, gated.right_probability)]
+        if others:
+            mean = _geometric_mean([gated.class_probabilities, others[0].class_probabilities])
+            rest = [others[0].class_probabilities, mean]
+            candidates += zip(rest, self._gates(rest, prepared), strict=True)
+        max_sharpness = MAX_SHARPNESS if gated.n_folds else 1.0
+        fits = [_fit_posterior(data, p, right, max_sharpness) for p, right in candidates]
+        best = max(range(len(fits)), key=lambda number: fits[number].log_likelihood)
+        limitations = tuple(dict.fromkeys(sentence for predictions in found for sentence in predictions.limitations))
+        return OutOfFold(*candidates[best], gated.n_folds, limitations), fits[best]
+
+    def _gates(self, candidates: Sequence[NDArray[np.float64]], prepared: PreparedTraining) -> NDArray[np.float64]:
+        """Return, for each candidate and label, the probability that the label is right, by cross-fitted gates."""
+        data, recipe = prepared.data, prepared.recipe
+        targets = np.full((len(candidates), *candidates[0].shape), 1 / candidates[0].shape[1], np.float32)
+        for target, p in zip(targets, candidates, strict=True):
+            fit = _fit_posterior(data, p, None, MAX_SHARPNESS)
+            target[fit.votes.labelled] = fit.soft
+        trainings = self.fold_trainings(prepared)
+        folds = [training.fold for training in trainings[: trainings[0].n_folds]]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.seed)
+            specs = [self._model_spec(recipe.seed) for _ in folds]
+            method = CrossFittedGates(
+                specs[0],
+                trunks=[spec.trunk for spec in specs],
+                folds=folds,
+                candidates=targets,
+                heads=self._heads(len(self.annotators_)),
+                embedding=self.embedding,
+            )
+        method.fit_standardization(data.inputs, np.concatenate(folds))
+        limited = replace(recipe, max_time=self._share_of_time(GATES_COST), mixup=0.0)
+        trained = train(method, data, limited, verbose=self.verbose, title="accuracy of annotators")
+        if trained.interrupted:
+            raise KeyboardInterrupt
+        method.to("cpu", torch.float32)
+        method.load_state_dict(trained.weights)
+        return method.eval().right_probabilities(data)
 
     def _run_folds(self, trainings: list[FoldTraining], ann: Annotations, folder: Path | None) -> list[OutOfFold]:
         """Return the out-of-fold predictions of each classifier."""
@@ -390,29 +444,20 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         )
 
 
-def _most_likely(
-    found: Sequence[OutOfFold], ann: Annotations, gold: NDArray[np.int64]
-) -> tuple[OutOfFold, PosteriorFit]:
-    """Return the predictions that make the labels most likely, and the posterior of the labels given them.
-
-    The candidates are the predictions of each classifier and their geometric mean. All use the same estimate of where
-    annotators are right, which is that of gated, the first classifier.
-    """
-    votes, right = Votes(ann), found[0].right_probability
+def _fit_posterior(
+    data: TrainingData,
+    probabilities: NDArray[np.float64],
+    right: NDArray[np.float64] | None,
+    max_sharpness: float,
+) -> PosteriorFit:
+    """Return the posterior of the labels given class probabilities (N, K), with gates `right` (n_labels,) if any."""
+    votes = Votes(data.annotations)
     gate = None
     if right is not None:
-        gate = center_gates(logit(right.clip(1e-12, 1 - 1e-12)), ann.annotator, ann.n_annotators)[0]
-    candidates = [predictions.class_probabilities for predictions in found]
-    if len(found) > 1:
-        candidates.append(_geometric_mean(candidates))
-    max_sharpness = MAX_SHARPNESS if found[0].n_folds else 1.0
-    fits = [
-        fit_posterior(votes, np.log(_without_zeros(p[votes.labelled])), gold[votes.labelled], max_sharpness, gate)
-        for p in candidates
-    ]
-    best = max(range(len(fits)), key=lambda number: fits[number].log_likelihood)
-    limitations = tuple(dict.fromkeys(sentence for predictions in found for sentence in predictions.limitations))
-    return OutOfFold(candidates[best], right, found[0].n_folds, limitations), fits[best]
+        logits = logit(right.clip(1e-12, 1 - 1e-12))
+        gate = center_gates(logits, data.annotations.annotator, data.annotations.n_annotators)[0]
+    log_p = np.log(_without_zeros(probabilities[votes.labelled]))
+    return fit_posterior(votes, log_p, data.gold[votes.labelled], max_sharpness, gate)
 
 
 def _without_zeros(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:

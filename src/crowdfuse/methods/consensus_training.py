@@ -7,9 +7,8 @@ labels are right according to the consensus, so that it knows on which items eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -29,20 +28,17 @@ from crowdfuse.aggregation.votes import Votes
 from crowdfuse.functional import posterior
 from crowdfuse.labels.folds import assign_folds
 from crowdfuse.methods.base import Loss, Method, ModelSpec, Phase
+from crowdfuse.methods.cross_fitted_gates import GateNetwork, gate_epochs
 from crowdfuse.methods.data import Batch, TrainingData
-from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 from crowdfuse.nets.backbones import Trunk
 from crowdfuse.nets.committee import StackedMLPs, make_committee
 from crowdfuse.nets.mlp import mlp
 
 N_CLASS_NETWORKS = 5
-MIN_CLASS_STEPS, MIN_GATE_STEPS = 1_500, 1_000  # of a phase, if the number of epochs is not given
+MIN_CLASS_STEPS = 1_500  # if the number of epochs is not given
 CLASS_PASSES, MAX_CLASS_STEPS, MIN_CLASS_PASSES = 40, 6_000, 10  # 40 passes, or fewer if they take over 6,000 steps
-GATE_PASSES, MAX_GATE_STEPS, MIN_GATE_PASSES = 20, 3_000, 5
 GATE_SHARE = 0.25  # of a given number of epochs
 ROWS_PER_BLOCK = 512
-
-HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 
 
 class TrainingConsensus(NamedTuple):
@@ -109,17 +105,12 @@ class ConsensusTraining(Method):
         super().__init__(spec)
         self.trunk, self.classify = nn.Identity(), nn.Sequential()  # the networks below replace them
         self.heads, self.seed, self.n_class_networks = heads, spec.seed, len(trunks) - 1
-        hidden = spec.head_hidden
-        make: HeadFactory = AnnotatorHead
-        if heads == "embedded":
-            hidden = hidden or (64,)
-            make = partial(EmbeddedHead, embedding=AnnotatorEmbedding(spec.n_annotators, embedding))
         R, K = spec.n_annotators, spec.n_classes
         n_features = spec.trunk.n_features
         self.class_networks = make_committee(
             [nn.Sequential(trunk.module, mlp(n_features, spec.head_hidden, K, spec.dropout)) for trunk in trunks[:-1]]
         )
-        self.gate_network = nn.ModuleList([trunks[-1].module, make(n_features, hidden[-1:], R, 1)])
+        self.gate_network = GateNetwork(spec, trunks[-1], heads, embedding)
         has_matrices = R * K * K * 8 <= MAX_CONFUSION_BYTES
         self.register_buffer("right_probability", torch.full((R,), 0.5))
         self.register_buffer("wrong_labels", (1 - torch.eye(K)) / (K - 1))  # axes (true, said)
@@ -143,10 +134,7 @@ class ConsensusTraining(Method):
         classes = max(
             MIN_CLASS_STEPS, min(CLASS_PASSES * n_steps_per_pass, MAX_CLASS_STEPS), MIN_CLASS_PASSES * n_steps_per_pass
         )
-        gates = max(
-            MIN_GATE_STEPS, min(GATE_PASSES * n_steps_per_pass, MAX_GATE_STEPS), MIN_GATE_PASSES * n_steps_per_pass
-        )
-        return _phases(-(-classes // n_steps_per_epoch), -(-gates // n_steps_per_epoch))
+        return _phases(-(-classes // n_steps_per_epoch), gate_epochs(n_steps_per_pass, n_steps_per_epoch))
 
     def prepare(self, data: TrainingData) -> None:
         """Set the consensus that the networks are trained on.
@@ -250,9 +238,8 @@ class ConsensusTraining(Method):
 
     def _gate_logits(self, h: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the logits of the probability that the annotator is right, for each pair, (L,)."""
-        trunk, head = self.gate_network
-        outputs: Tensor = head(trunk(h), item, annotator)
-        return outputs[:, 0]
+        gates: Tensor = self.gate_network(h, item, annotator)[:, 0]
+        return gates
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the probability that the annotator is right, for each pair, (L,)."""
