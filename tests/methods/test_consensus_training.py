@@ -287,13 +287,16 @@ def test_the_consensus_needs_no_further_training(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(again.class_probabilities, result.class_probabilities)
 
 
-def test_without_folds_the_result_says_that_nothing_is_out_of_fold() -> None:
+def test_without_folds_the_consensus_is_that_of_the_labels_alone() -> None:
     X, labels, truth = make_crowd()
     clf = ConsensusTrainingClassifier(epochs=30, folds=0, classes=range(K), learning_rate=0.01).fit(X, labels)
     assert clf.score(X, truth) > 0.7
     result = clf.consensus(X, labels)
     assert result.n_folds == 0
-    assert any("no cross-fitting" in text for text in result.limitations)
+    alone = consensus(Annotations.from_matrix(labels, classes=range(K)))
+    np.testing.assert_array_equal(result.class_probabilities, alone.class_probabilities)
+    assert sum("rests on the labels alone" in text for text in result.limitations) == 1
+    assert not any("too high" in text for text in result.limitations)
 
 
 @pytest.mark.parametrize("n", [2, 4, 7])

@@ -91,8 +91,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     Parameters
     ----------
     folds : int
-        Number of folds; 0 trains gated once, on all items, and no network on the votes. That takes about a fifth of the
-        time. Gated then predicts items that it was trained on, so the confidence of the consensus is too high.
+        Number of folds. If 0, the first step is left out: the networks learn the consensus of the labels alone, which
+        takes about a tenth of the time. The consensus then has no help from a classifier.
     annotator_heads : {"auto", "shared", "embedded"}
         Structure of the networks that predict the accuracy of annotators. "shared": one network for all annotators,
         except for its last layer, which is separate for each annotator. "embedded": one network for all annotators,
@@ -227,7 +227,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         (1.0, 1.0, 0.25, 0.25, 0.5, 0.5)
         """
         if not self.folds:
-            return (GATED_COST, OWN_COST)
+            return (OWN_COST,)
         return (GATED_COST,) * self.folds + (VOTE_COST,) * self.folds + (GATES_COST, OWN_COST)
 
     def _base_classifiers(self) -> list[CrowdClassifier]:
@@ -277,11 +277,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         """Return what the cross-fitted classifiers say, and the consensus."""
         data = prepared.data
         ann = data.annotations
-        if self.folds:
-            folder = None if self.checkpoint is None else Path(self.checkpoint) / FOLDS_FOLDER
-            found = self._run_folds(self.fold_trainings(prepared), ann, folder)
-        else:
-            found = [self._predict_with_gated(data)]
+        folder = None if self.checkpoint is None else Path(self.checkpoint) / FOLDS_FOLDER
+        found = self._run_folds(self.fold_trainings(prepared), ann, folder)
         predictions, fit = self._most_likely(found, prepared)
         soft = np.full((len(ann), ann.n_classes), 1 / ann.n_classes, np.float32)
         temperature = discount_temperature(*error_dependence(fit))
@@ -301,8 +298,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             mean = _geometric_mean([gated.class_probabilities, others[0].class_probabilities])
             rest = [others[0].class_probabilities, mean]
             candidates += zip(rest, self._gates(rest, prepared), strict=True)
-        max_sharpness = MAX_SHARPNESS if gated.n_folds else 1.0
-        fits = [_fit_posterior(data, p, right, max_sharpness) for p, right in candidates]
+        fits = [_fit_posterior(data, p, right) for p, right in candidates]
         best = max(range(len(fits)), key=lambda number: fits[number].log_likelihood)
         limitations = tuple(dict.fromkeys(sentence for predictions in found for sentence in predictions.limitations))
         return OutOfFold(*candidates[best], gated.n_folds, limitations), fits[best]
@@ -312,7 +308,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         data, recipe = prepared.data, prepared.recipe
         targets = np.full((len(candidates), *candidates[0].shape), 1 / candidates[0].shape[1], np.float32)
         for target, p in zip(targets, candidates, strict=True):
-            fit = _fit_posterior(data, p, None, MAX_SHARPNESS)
+            fit = _fit_posterior(data, p, None)
             target[fit.votes.labelled] = fit.soft
         trainings = self.fold_trainings(prepared)
         folds = [training.fold for training in trainings[: trainings[0].n_folds]]
@@ -343,7 +339,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             raise KeyboardInterrupt
         nothing = np.full((len(ann), ann.n_classes), 1 / ann.n_classes)
         if not trainings:
-            return [OutOfFold(nothing, None, 0, (ONE_ITEM,))]
+            return [OutOfFold(nothing, None, 0, (ONE_ITEM,) if self.folds else ())]
         n_folds = trainings[0].n_folds
         found = []
         for start in range(0, len(trainings), n_folds):
@@ -352,16 +348,6 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             uniform = OutOfFold(nothing.copy(), right, n_folds)
             found.append(insert_folds(uniform, trainings[part], predictions[part], ann))
         return found
-
-    def _predict_with_gated(self, data: TrainingData) -> OutOfFold:
-        """Return what gated says about items that it is trained on."""
-        classifier = self._base_classifiers()[0].set_params(classes=list(self.classes_))
-        names = [self.classes_[k] if k >= 0 else None for k in data.gold]
-        classifier.fit(data.inputs, data.annotations, gold=names, sample_weight=data.weight)
-        if classifier.interrupted_:
-            raise KeyboardInterrupt
-        predictions = predict_items(classifier, data.inputs, data.annotations, 0)
-        return predictions._replace(limitations=classifier.method_.limitations())
 
     def _after_fit(self, data: TrainingData) -> None:
         """Measure the mean gate of each annotator."""
@@ -448,7 +434,6 @@ def _fit_posterior(
     data: TrainingData,
     probabilities: NDArray[np.float64],
     right: NDArray[np.float64] | None,
-    max_sharpness: float,
 ) -> PosteriorFit:
     """Return the posterior of the labels given class probabilities (N, K), with gates `right` (n_labels,) if any."""
     votes = Votes(data.annotations)
@@ -457,7 +442,7 @@ def _fit_posterior(
         logits = logit(right.clip(1e-12, 1 - 1e-12))
         gate = center_gates(logits, data.annotations.annotator, data.annotations.n_annotators)[0]
     log_p = np.log(_without_zeros(probabilities[votes.labelled]))
-    return fit_posterior(votes, log_p, data.gold[votes.labelled], max_sharpness, gate)
+    return fit_posterior(votes, log_p, data.gold[votes.labelled], MAX_SHARPNESS, gate)
 
 
 def _without_zeros(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -452,16 +452,18 @@ def _limitations(
     """What cannot be estimated from these labels, one sentence each; `codes` is the consensus of each item."""
     ann = fit.votes.annotations
     found = []
-    if has_classifier and n_folds == 0:
+    if has_classifier and n_folds == 0 and fit.sharpness > 0:
         found.append(
             "The classifier was trained on these labels (no cross-fitting), so it repeats mistakes that it has "
             "memorized: confidence is too high, and wrong labels are missed. Cross-fitting with 2 or more folds "
             "avoids this."
         )
+    elif has_classifier and n_folds == 0:
+        found.append("There was no cross-fitting, so the consensus rests on the labels alone, without the classifier.")
+    elif has_classifier and fit.sharpness == 0:
+        found.append("The classifier does not help to explain the labels, so the consensus rests on the labels alone.")
     if has_classifier and n_folds:
         found += _classes_with_few_items(ann, codes, n_folds)
-    if has_classifier and fit.sharpness == 0:
-        found.append("The classifier does not help to explain the labels, so the consensus rests on the labels alone.")
     if not can_estimate:
         found.append(
             "The accuracy of the annotators cannot be estimated: no item has more than one label, there are no gold "
