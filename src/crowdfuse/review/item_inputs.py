@@ -22,6 +22,7 @@ from crowdfuse.io.features import LoadedInputs, read_features, read_image
 from crowdfuse.io.gold import column_beside
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import find_images, image_names, open_upright, unreadable_message
+from crowdfuse.io.picture_folder import read_picture_folder
 from crowdfuse.io.texts import Texts
 from crowdfuse.report.word_highlights import highlighted_parts, list_words
 from crowdfuse.review.run_folder import RunFolder
@@ -51,13 +52,14 @@ class ItemInputs:
     notes : list of str
         Messages for the reviewer about inputs that are missing or have changed.
     folder : Path or None
-        The folder of images; None if the inputs are not images in a folder.
+        The folder of images that the model reads; None if the inputs are not images in a folder.
     """
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self.notes: list[str] = []
         self.folder: Path | None = None
+        self._files: list[Path] | None = None  # the image of each item; the model may read features of it instead
         self._loaded: LoadedInputs | None = None
         self._scores: dict[int, TextScores | None] = {}
         self._lock = threading.Lock()
@@ -72,6 +74,8 @@ class ItemInputs:
                 self.notes.append(f"{missing:,} of {len(self._files):,} images are not in {path}")
         else:
             self._load_features(path)
+            pictures = read_picture_folder(path)
+            self._files = None if pictures is None else _find_files(pictures, run.items)
         self._classifier = self._load_model()
 
     def describe(self, index: int) -> dict[str, Any]:
@@ -91,8 +95,8 @@ class ItemInputs:
             predicted class), and the lists `words_for` and `words_against` it. If words have no scores, `predicted` is
             None. "missing" has `reason`.
         """
-        if self.folder is not None:
-            file = self._files[index]
+        file = self._image_file(index)
+        if file is not None:
             return {"kind": "image", "file": _printable_path(file), "exists": file.is_file()}
         row = self._row(index)
         if self._loaded is None or row is None:
@@ -143,8 +147,8 @@ class ItemInputs:
         NoPictureError
             If the item has no image, or its file does not exist or cannot be read.
         """
-        if self.folder is not None:
-            file = self._files[index]
+        file = self._image_file(index)
+        if file is not None:
             if not file.is_file():
                 raise NoPictureError(f"{_printable_path(file)} does not exist")
             try:
@@ -193,6 +197,12 @@ class ItemInputs:
             return None
         return [float(value) for value in weights.data]
 
+    def _image_file(self, index: int) -> Path | None:
+        """Return the image file of an item. None if the model reads features and there is no image of the item."""
+        if self._files is None or (self.folder is None and not self._files[index].is_file()):
+            return None
+        return self._files[index]
+
     def _model_input(self, index: int) -> Any:
         """Return the input of an item as an array or as inputs of one row; None if it cannot be read."""
         if self.folder is None:
@@ -201,6 +211,7 @@ class ItemInputs:
                 return self._loaded.inputs.take(self._rows[index : index + 1])
             return None if row is None else Texts([row]) if isinstance(row, str) else row[None]
         assert self._classifier is not None
+        assert self._files is not None
         if self._classifier.encoder_ is not None:
             return ImageFiles([self._files[index]], DEFAULT_IMAGE_SIZE)
         try:

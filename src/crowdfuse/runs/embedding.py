@@ -18,6 +18,7 @@ from crowdfuse.encoders.frozen_network import IMAGENET_MEAN, IMAGENET_STD, Froze
 from crowdfuse.io.files import atomic_file, refuse_existing
 from crowdfuse.io.image_files import ImageFiles, find_unreadable
 from crowdfuse.io.images import check_image_folder, find_images, image_names
+from crowdfuse.io.picture_folder import PICTURE_FOLDER_ARRAY, relative_picture_folder
 from crowdfuse.labels.ids import format_count, format_count_with_verb, format_names
 from crowdfuse.training.progress import make_progress_bar, print_message
 from crowdfuse.training.recipes import DEVICES
@@ -58,9 +59,10 @@ def embed(
 ) -> EmbeddingSummary:
     """Compute features of all images below a folder, and write them to an `.npz` file.
 
-    The file holds three arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
-    folder) and `short_names` (the same paths without file extension). Labels whose item ids are image paths, with or
-    without extension, therefore match the features.
+    The file holds four arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
+    folder), `short_names` (the same paths without file extension) and `image_folder` (the path of the folder relative
+    to the file). Labels whose item ids are image paths, with or without extension, therefore match the features, and
+    report and review page of a run on the features show the images.
 
     All files are first read once, so that errors appear before any feature is computed. Images are decoded batch by
     batch and never held in memory all at once.
@@ -144,7 +146,9 @@ def embed(
         names, short_names = image_names(folder, [paths[row] for row in rows])
         X = _compute_features(frozen, files.take(rows), names, n_features, batch_size, verbose)
         with temporary.open("wb") as file:
-            np.savez(file, X=X, items=names.astype(str), short_names=short_names.astype(str))
+            arrays = {"X": X, "items": names.astype(str), "short_names": short_names.astype(str)}
+            arrays[PICTURE_FOLDER_ARRAY] = np.array(relative_picture_folder(folder, out))
+            np.savez(file, allow_pickle=False, **arrays)
     return EmbeddingSummary(len(X), n_features, left_out)
 
 

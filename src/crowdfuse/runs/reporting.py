@@ -14,6 +14,7 @@ from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs
 from crowdfuse.io.files import sha256
 from crowdfuse.io.gold import read_gold_beside_labels, rows_of_gold
+from crowdfuse.io.picture_folder import read_picture_folder
 from crowdfuse.labels.ids import IntArray, format_count, format_names, positions_of
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import load_consensus
@@ -113,6 +114,7 @@ def report_run(
         del classifier.feature_names_in_  # columns have been selected by name, so scikit-learn need not warn
     loaded, gone_inputs = _read_inputs(job, hashes)
     folder = job.inputs_path if _is_image_folder(job, classifier) else None
+    pictures = read_picture_folder(job.inputs_path) if folder is None else folder
     sets = _sets_of_files(job, hashes, consensus, loaded, messages)
     report_data = report_data_of(consensus)
     if loaded is not None:
@@ -127,7 +129,7 @@ def report_run(
         report_data,
         training=training_facts(classifier),
         gold_sets=sets,
-        make_previews=_preview_maker(report_data, folder, names),
+        make_previews=_preview_maker(report_data, pictures, names),
         notes=messages.notes,
         limitations=messages.limitations,
         n_items=n_items,
