@@ -27,7 +27,7 @@ from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.labels.reading import Reading
 from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.runs import Job, RunFormatError, fitting, resume, start
-from crowdfuse.runs import cross_fitting as run_cross_fitting
+from crowdfuse.runs import fold_trainings as run_fold_trainings
 from crowdfuse.runs.job import make_classifier
 from crowdfuse.runs.job_data import read_job_data
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
@@ -664,8 +664,8 @@ def test_an_interrupted_fold_starts_no_further_ones(
         begun.append(number)
         return False
 
-    monkeypatch.setattr(run_cross_fitting, "_train_fold", interrupted_fold)
-    monkeypatch.setattr(run_cross_fitting, "ProcessPoolExecutor", lambda n, context: ThreadPoolExecutor(n))
+    monkeypatch.setattr(run_fold_trainings, "_train_fold", interrupted_fold)
+    monkeypatch.setattr(run_fold_trainings, "ProcessPoolExecutor", lambda n, context: ThreadPoolExecutor(n))
     asked = job(crowd, method="majority-vote", folds=6)
     assert start(asked, tmp_path / "run", force=False, verbose=0, jobs=2)["interrupted"]
     assert sorted(begun) == [0, 1]

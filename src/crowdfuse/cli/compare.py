@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.checks.durations import parse_duration
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -117,6 +116,7 @@ def compare(
     from crowdfuse.runs import Job
     from crowdfuse.runs.comparison import applicable_methods, make_comparison
     from crowdfuse.runs.comparison_tables import conclusions, render_pairs, render_text, write_comparison
+    from crowdfuse.runs.time_limits import with_time_limit
 
     refuse_json(json_file, force)
     for given in (labels, inputs, gold):
@@ -149,8 +149,7 @@ def compare(
     seed_numbers = parse_integers(seeds, "--seeds")
     cells = comparison.cells(fitting, seed_numbers)
     if max_time is not None:
-        share = parse_duration("--max-time", max_time) / len(cells)
-        comparison = replace(comparison, job=replace(job, settings=given_settings | {"max_time": share}))
+        comparison = replace(comparison, job=with_time_limit(job, max_time, len(cells)))
         cells = comparison.cells(fitting, seed_numbers)
     if plan:
         print_plan("comparison", store, cells)

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.checks.durations import format_duration, parse_duration
+from crowdfuse.checks.durations import format_duration
 from crowdfuse.cli.options import (
     INPUTS_HELP,
     LABELS_HELP,
@@ -128,6 +128,7 @@ def fit(
     the labels that are most likely wrong.
     """
     from crowdfuse import runs
+    from crowdfuse.runs.time_limits import with_time_limit
 
     verbose = 0 if quiet or not is_rank_zero() else 1
     shown: list[str] = []  # notes that were printed before the training
@@ -181,7 +182,7 @@ def fit(
             threads=threads,
         )
         if max_time is not None:
-            job.settings["max_time"] = parse_duration("--max-time", max_time) / (1 + job.n_folds)
+            job = with_time_limit(job, max_time)
     on_ready = partial(_print_start, is_default=method is None, shown=shown)
     summary = runs.start(job, folder, force=force, verbose=verbose, jobs=jobs, on_ready=on_ready)
     _print_summary(summary, folder, json_file, shown)
@@ -189,7 +190,7 @@ def fit(
 
 def _print_start(classifier: CrowdClassifier, data: JobData, job: Job, *, is_default: bool, shown: list[str]) -> None:
     """Print what was read and what is trained, before the training; add the notes that were printed to `shown`."""
-    from crowdfuse.runs.cross_fitting import training_costs
+    from crowdfuse.runs.fold_trainings import training_costs
 
     ann = data.train_annotations
     n_items = int((np.diff(ann.indptr) > 0).sum())
@@ -255,14 +256,16 @@ def _describe_result(summary: dict[str, Any]) -> str:
 
 def _describe_effort(job: Job, n_trainings: int) -> str:
     """Return the effort of a job, how often it trains, and its time limit: 'normal (6 trainings: ...)'."""
+    from crowdfuse.runs.time_limits import total_time_limit
+
     parts = ["1 training"]
     if n_trainings > 1:
         parts = [f"{n_trainings} trainings: the model, and {n_trainings - 1} on folds, for the consensus"]
     elif job.effort == "low" or not job.folds:
         parts.append("no folds, so the confidence will be too high")
-    if job.settings.get("max_time") is not None:
-        seconds = parse_duration("max_time", job.settings["max_time"])
-        parts.append(f"at most {format_duration(seconds * (1 + job.n_folds))}")
+    seconds = total_time_limit(job)
+    if seconds is not None:
+        parts.append(f"at most {format_duration(seconds)}")
     return f"{job.effort} ({'; '.join(parts)})"
 
 

@@ -26,8 +26,8 @@ from crowdfuse.io.files import (
     sha256,
     write_json,
 )
-from crowdfuse.runs.cross_fitting import cross_fit_run, run_fold_trainings, train_in_processes, training_costs
 from crowdfuse.runs.encoded_inputs import use_encoded, write_encoded
+from crowdfuse.runs.fold_trainings import cross_fit_run, run_fold_trainings, train_in_processes, training_costs
 from crowdfuse.runs.folder import (
     RUN_FORMAT_VERSION,
     RUN_SETTINGS_FILE,
