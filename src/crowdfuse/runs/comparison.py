@@ -367,7 +367,8 @@ class Comparison:
     def _classifier(self, run: RunSpec, checkpoint: Path | None) -> CrowdClassifier:
         """Return the classifier of a run, not fitted."""
         settings = run["settings"] | {"random_state": run["seed"]}
-        return make_classifier(replace(self.job, method=run["method"], settings=settings), checkpoint)
+        folds = settings.pop("folds", self.job.folds)  # of a method that cross-fits itself; a job has a field for it
+        return make_classifier(replace(self.job, method=run["method"], settings=settings, folds=folds), checkpoint)
 
     def _training_set(self, run: RunSpec) -> dict[str, Any]:
         """Return the arguments of `fit`: inputs and labels of the training rows, and gold labels for true-label."""
