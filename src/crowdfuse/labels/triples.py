@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.labels.ids import IntArray
 
-TRIPLES_PER_CHUNK = 1 << 17  # triples that are distributed to buckets at a time
+TRIPLES_PER_CHUNK = 1 << 17  # number of triples that are distributed to buckets at a time
 
 
 class SortedTriples(NamedTuple):
@@ -40,7 +40,7 @@ class SortedTriples(NamedTuple):
 
 
 class ConflictError(ValueError):
-    """Raised if an annotator gave one item two different labels.
+    """Error: an annotator gave one item two different labels.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
 
 
 def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: int, on_conflict: str) -> SortedTriples:
-    """Sort triples of any size, and resolve conflicts: a stable sort that keeps track of the rows."""
+    """Sort triples of any size with a stable sort that keeps track of the rows, and resolve conflicts."""
     order = np.lexsort((annotator, item))
     item, annotator, label = item[order], annotator[order], label[order]
     new_pair = np.ones(len(order), bool)
