@@ -112,7 +112,7 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
         (
             None,
             {"9": annotation_record(301, "neon-ninja", {"Lynx": 3})},
-            "'9': likelihoods name 'Lynx', which is not one of",
+            "'9': likelihoods has the key 'Lynx', which is not one of",
         ),
         (
             None,

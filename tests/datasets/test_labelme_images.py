@@ -71,7 +71,7 @@ def test_classifier_accepts_image_files(place: Path) -> None:
             "forest_cdmc12.jpg\nlake_1.jpg\n",
             r"filenames_test.txt, line 2: 'lake_1.jpg' does not begin",
         ),
-        ("answers.txt", "-1 -1\n-1 -1\n", r"answers.txt has 2 lines, filenames_train.txt has 3"),
+        ("answers.txt", "-1 -1\n-1 -1\n", r"answers.txt has 2 lines, but filenames_train.txt has 3"),
         ("answers.txt", "-1 -1\n-1 -1 1\n0 0\n", r"answers.txt, line 2: 3 answers, but line 1 has 2"),
         (
             "answers.txt",

@@ -418,7 +418,7 @@ def test_missing_image_is_named(tmp_path: Path) -> None:
     name = report.facts["disputed"]["items"][0]["item"]
     (folder / f"{name}.png").unlink()
     report = report_run(run)
-    assert "have changed since the fit" in report.facts["limitations"][-1]
+    assert "have changed since the run was fitted" in report.facts["limitations"][-1]
     shown = {item["item"]: report.previews[item["row"]] for item in report.facts["disputed"]["items"]}
     assert shown.pop(name) == {"missing": str(folder / name)}, row
     assert all("image" in preview for preview in shown.values())

@@ -384,7 +384,7 @@ def test_an_existing_file_is_replaced_only_with_force_and_after_success(images: 
         ({"--backbone": "net.pth"}, "are pickles"),
         ({"--backbone": "torch.nn:Linear"}, "calling it with () failed: TypeError"),
         ({"--backbone": "torch.nn:Identitty"}, "did you mean 'Identity'?"),
-        ({"--with": "width"}, "--with takes name=value, got 'width'"),
+        ({"--with": "width"}, "--with must have the form name=value, got 'width'"),
         ({"--mean": "1,2"}, "mean must be one number or three (red, green, blue), got 1.0, 2.0"),
         ({"--mean": "a"}, "--mean must be numbers"),
         ({"--mean": "nan"}, "mean must be one number or three"),

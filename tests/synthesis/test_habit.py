@@ -118,7 +118,7 @@ def test_two_classes_and_missing_labels() -> None:
         ({"y": np.zeros(len(Y), int)}, "at least two classes"),
         (
             {"X": np.where(np.arange(len(Y)) == 7, np.nan, 0.0)},
-            "X, row 7: NaN or infinity, but class means need finite values",
+            "X, row 7 has NaN or infinity, but class means require finite values",
         ),
     ],
 )

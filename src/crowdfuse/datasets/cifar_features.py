@@ -1,4 +1,4 @@
-"""CIFAR-100 as frozen features of a network, with the pixel distances from which synthetic annotators are made."""
+"""CIFAR-100 as frozen features of a network, with pixel distances for creating synthetic annotators."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class CifarFeatures:
     y_train, y_test : ndarray of shape (n_images,), int64
         Class numbers.
     distances : ndarray of shape (n_train_images, n_annotators), float32
-        Euclidean distance, with pixels scaled to [0, 1], of each training image to the weakness image of each simulated
-        annotator; see `weakness_annotators`.
+        Euclidean distance of each training image to the weakness image of each simulated annotator, with pixels scaled
+        to [0, 1]. A simulated annotator gives wrong labels near its weakness image; see `weakness_annotators`.
     """
 
     X_train: NDArray[np.float32]
