@@ -159,7 +159,7 @@ def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Pat
         ((labels, "--item", "pic"), "'pic'"),
         ((labels, "--gold", gold), "'horse', which is not one of the 3 classes"),
         ((labels, "--gold", other), "no item of"),
-        ((labels, "--positive", "cat"), "needs exactly two classes"),
+        ((labels, "--positive", "cat"), "exactly two classes"),
         ((labels, "--out", tmp_path / "page.pdf"), "must end in .html"),
         ((labels, "--json", labels, "--force"), "is an input and would be overwritten"),
         ((tmp_path / "run", "--method", "mace"), "--method applies only to a file of labels"),

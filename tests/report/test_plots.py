@@ -47,7 +47,7 @@ def test_confusion_matrices_of_an_item_have_true_classes_in_rows(tmp_path: Path)
     ax = figure.axes[0]
     assert [text.get_text() for text in ax.texts] == ["90", "10", "30", "70"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("said", "true")
-    with pytest.raises(ValueError, match=r"\(2, 2, 2\) for these names, got \(1, 2, 2\)"):
+    with pytest.raises(ValueError, match=r"\(2, 2, 2\), got \(1, 2, 2\)"):
         plots.confusions_of_item(matrices, ["cat", "dog"], ["ada", "bob"])
     drawn(plots.confusions_of_item(np.full((5, 40, 40), 1 / 40), range(40), range(5)), tmp_path)
 

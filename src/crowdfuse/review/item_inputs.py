@@ -36,7 +36,7 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NoPictureError(LookupError):
-    """Raised if an item has no picture; the message says why."""
+    """Error: an item has no picture. The message says why."""
 
 
 class ItemInputs:
@@ -126,7 +126,7 @@ class ItemInputs:
         return description["kind"] == "image" and bool(description["exists"])
 
     def picture(self, index: int) -> tuple[bytes, str]:
-        """Return the image of an item, re-encoded so that any browser can show it.
+        """Return the image of an item, encoded again so that any browser can show it.
 
         The original file is never sent.
 
@@ -190,10 +190,12 @@ class ItemInputs:
             return None
         try:
             with self._lock, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about annotators without labels in training; the run has noted it
+                warnings.simplefilter(
+                    "ignore"
+                )  # the warning is about annotators without labels in training; the notes of the run say so already
                 labels = self.run.consensus.annotations[self.run.rows[index : index + 1]]
                 weights = self._classifier.annotator_weights(x, labels, sparse=True)
-        except ValueError:  # the inputs no longer have the shape that the model was trained on
+        except ValueError:  # the inputs no longer have the shape of the training inputs
             return None
         return [float(value) for value in weights.data]
 
@@ -220,7 +222,7 @@ class ItemInputs:
             return None
 
     def _row(self, index: int) -> Any:
-        """Return the text of an item, or its values as a dense array; None without values."""
+        """Return the text of an item, or its values as a dense array; None if it has no values."""
         if self._loaded is None or self._rows[index] < 0:
             return None
         with self._lock:
@@ -269,7 +271,10 @@ class ItemInputs:
             self.notes.append(f"the inputs cannot be read ({error}), so only names and labels of items are shown")
             return
         if self._loaded.fingerprint() != run.hashes.get("inputs"):
-            self.notes.append(f"{path} has changed since the run: the values shown may differ from those in training")
+            self.notes.append(
+                f"{path} has changed since the run was fitted, so the values shown may differ from the values in "
+                "training"
+            )
 
     def _load_model(self) -> CrowdClassifier | None:
         """Return the model of the run; None, with a note, if it cannot be loaded."""
@@ -279,7 +284,7 @@ class ItemInputs:
             self.notes.append(f"the model cannot be loaded ({error}), so weights are not shown")
             return None
         if hasattr(classifier, "feature_names_in_"):
-            # the columns are already in the right order, so scikit-learn need not warn that the array has no names
+            # the columns are already in the right order, so scikit-learn's warning about missing names is not needed
             del classifier.feature_names_in_
         return classifier
 
@@ -314,7 +319,7 @@ def _is_picture(row: NDArray[Any]) -> bool:
 
 
 def _as_image(row: NDArray[Any]) -> Image.Image:
-    """Return values as an image; values that are not bytes are scaled so that the range is black to white."""
+    """Return values as an image. Values that are not bytes are scaled: the lowest is black, the highest white."""
     if row.dtype != np.uint8:
         low, high = float(row.min()), float(row.max())
         row = ((row - low) * (255 / (high - low) if high > low else 0)).astype(np.uint8)
