@@ -64,7 +64,7 @@ def test_the_small_scale_is_the_default_without_a_gpu(monkeypatch: pytest.Monkey
     monkeypatch.setattr(catalog, "has_gpu", lambda: True)
     assert find_experiment("table2", None) is PAPER_EXPERIMENTS["table2"]
     assert find_experiment("table2", "desk") is SMALL_EXPERIMENTS["table2"]
-    with pytest.raises(ValueError, match="table1 only the paper"):
+    with pytest.raises(ValueError, match=r"only the paper.s scale"):
         find_experiment("table1", "desk")
     with pytest.raises(ValueError, match="did you mean 'paper'"):
         find_experiment("table2", "papr")

@@ -56,7 +56,7 @@ def test_weight_maps_share_one_scale(tmp_path: Path) -> None:
     coordinates, weights = np.random.default_rng(0).normal(size=(9, 2)), np.linspace(0, 1, 18).reshape(9, 2)
     figure = drawn(plots.weight_maps(coordinates, weights, ["ada", "bob"]), tmp_path)
     assert {panel.collections[0].get_clim() for panel in figure.axes[:2]} == {(0.0, 1.0)}
-    with pytest.raises(ValueError, match=r"weights \(n_items, 3\)"):
+    with pytest.raises(ValueError, match=r"weights must have shape \(n_items, 3\)"):
         plots.weight_maps(coordinates, weights, ["ada", "bob", "cy"])
 
 

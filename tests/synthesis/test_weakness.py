@@ -135,7 +135,7 @@ FAR = {"X": None, "weakness": None}
     [
         ({"weakness": [0, 6]}, "weakness 6 is not a row of X, whose rows are 0 to 5"),
         ({"weakness": [-1]}, "weakness -1 is not a row"),
-        ({"weakness": [0.5]}, "weakness must name one row of X"),
+        ({"weakness": [0.5]}, "weakness must be one row number of X"),
         ({"weakness": []}, "weakness must be one row number of X"),
         ({"epsilon": -1}, "epsilon must be a distance, 0 or more, got -1"),
         ({"epsilon": float("nan")}, "epsilon must be a distance, 0 or more, got nan"),
@@ -145,7 +145,7 @@ FAR = {"X": None, "weakness": None}
         ({"y": []}, "at least two classes, got 0 items of no class"),
         ({"y": [0.5, 1, 0, 1, 0, 1]}, r"y\[0\]: y must be only strings, or only whole numbers"),
         ({"X": [["a"]] * 6}, "X must be numbers"),
-        ({"X": [[0], [0], [np.nan], [0], [0], [0]]}, "row 2: its distance to the weakness of annotator 0 is nan"),
+        ({"X": [[0], [0], [np.nan], [0], [0], [0]]}, "row 2: the distance to the weakness of annotator 0 is nan"),
         ({"missing": 1.0}, "missing must be a share of the labels, at least 0 and below 1, got 1.0"),
         ({"missing": -0.1}, "missing must be a share"),
         ({"missing": float("nan")}, "missing must be a share"),
@@ -164,7 +164,7 @@ FAR = {"X": None, "weakness": None}
             r"distances must have one row per item .* got shape \(5, 2\); the number of items is 6",
         ),
         (FAR | {"distances": np.ones(6)}, r"distances must have one row per item .* got shape \(6,\)"),
-        (FAR | {"distances": -np.ones((6, 2))}, "row 0: its distance to the weakness of annotator 0 is -1.0"),
+        (FAR | {"distances": -np.ones((6, 2))}, "row 0: the distance to the weakness of annotator 0 is -1.0"),
     ],
 )
 def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:
