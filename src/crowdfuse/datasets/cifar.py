@@ -127,7 +127,7 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------

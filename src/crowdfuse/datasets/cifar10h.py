@@ -81,7 +81,7 @@ def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crow
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -122,7 +122,7 @@ def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) 
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
     """
     trials = _read(_find(_base(folder), download=download))
     ann = trials.annotations(N_IMAGES)

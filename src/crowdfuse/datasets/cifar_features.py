@@ -54,7 +54,7 @@ def load_cifar_features(folder: Path | None = None) -> CifarFeatures:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
     """
     place = data_folder(folder, "cifar100", "cifar100/ with frozen features") / "cifar100"
     arrays = read_arrays(place, FILES, "--scale desk reads frozen features, --scale paper the images")

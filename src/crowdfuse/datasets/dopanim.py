@@ -71,7 +71,7 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------

@@ -41,6 +41,6 @@ def fetch(name: str, mirrors: Sequence[str], target: Path, expected: str) -> Non
         else:
             return
     raise OSError(
-        f"{name} could not be downloaded ({'; '.join(reasons)}). Without a network, "
-        f"get the file elsewhere and put it at {target}"
+        f"{name} could not be downloaded ({'; '.join(reasons)}). If there is no network, get the file elsewhere and "
+        f"put it at {target}"
     )

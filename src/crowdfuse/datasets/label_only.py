@@ -55,7 +55,7 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
     """
     place = data_folder(folder, name, f"labels_only/{name}/ with labels.csv and gold.csv") / "labels_only" / name
     for file in ("labels.csv", "gold.csv"):

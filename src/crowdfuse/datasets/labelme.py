@@ -45,7 +45,7 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -93,7 +93,7 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------

@@ -120,7 +120,7 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------

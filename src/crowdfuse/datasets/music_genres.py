@@ -63,7 +63,7 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------

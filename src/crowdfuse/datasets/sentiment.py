@@ -97,7 +97,7 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------

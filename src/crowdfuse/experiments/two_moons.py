@@ -1,4 +1,4 @@
-"""The paper's two-moons experiment: a small network trained on each of two annotators, and by fusion of both."""
+"""The paper's two-moons experiment: train a small network on each of two annotators alone, and on both by fusion."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def drop_blank_names(
 def _encode_dictionary(
     column: pa.ChunkedArray, name: str, where: str, *, text: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Encode a dictionary column. It has one dictionary per chunk, whose values may be empty or unused."""
+    """Encode a dictionary column. It has one dictionary per chunk, and a dictionary may have empty or unused values."""
     dictionaries = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
     names, of_value = encode_column(dictionaries, name, where, text=text)
     first_row = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])

@@ -222,7 +222,7 @@ def read_features(
     FileNotFoundError
         If there is no such file or folder.
     ValueError
-        If the inputs cannot be read; the message names the place and the value.
+        If the inputs cannot be read; the message gives the place and the value.
 
     Examples
     --------
@@ -418,7 +418,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _refuse_text(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
-    """Raise an error that names the first value that is not a number."""
+    """Raise an error with the first value that is not a number."""
     for row, value in enumerate(column.to_pylist()):
         try:
             float(value or 0)

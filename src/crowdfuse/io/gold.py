@@ -213,7 +213,7 @@ def rows_of_gold(ids: NDArray[Any], loaded: LoadedInputs) -> NDArray[np.int64]:
 
 
 def _id_column(columns: Sequence[str]) -> str | None:
-    """Without a usual item column, return the column of a tool's own ids, or else the only column of texts."""
+    """If there is no usual item column, return the column of a tool's own ids, or else the only column of texts."""
     if usual_columns(columns, "item"):
         return None
     own = [name for name in columns if name in TOOL_ID_FIELDS]

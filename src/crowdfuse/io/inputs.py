@@ -192,7 +192,7 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
 
 
 def _refuse_nonfinite(X: Any, name: str, place: PositionDescriber) -> None:
-    """Raise an error that names the first value that is not finite as float32."""
+    """Raise an error with the place of the first value that is not finite as float32."""
     values = X.data if sparse.issparse(X) else X
     count, first = 0, None
     for start, block in _blocks(values):

@@ -90,7 +90,7 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
     Raises
     ------
     TableError
-        If the labels cannot be read; the message names the file, the line and the value.
+        If the labels cannot be read; the message gives the file, the line and the value.
 
     See Also
     --------
@@ -125,7 +125,7 @@ def labels_from_table(table: Any, reading: Reading) -> Annotations:
     Raises
     ------
     TableError
-        If the labels cannot be read; the message names the row and the value.
+        If the labels cannot be read; the message gives the row and the value.
     TypeError
         If `table` is not a table.
 

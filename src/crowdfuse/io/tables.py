@@ -106,7 +106,7 @@ class TableFile:
         self._skipped_lines: frozenset[int] = frozenset()
 
     def _find_delimiter(self, usual: str, sep: str | None) -> str:
-        """The given delimiter, else the one that gives the most columns. In a tie, the usual one of the ending wins."""
+        """The given delimiter, else the delimiter with the most columns. In a tie, the file ending decides."""
         if sep is not None or not usual or self.unit == "row":
             return usual if sep is None or not usual else DELIMITER_NAMES.get(sep, sep)
 

@@ -159,7 +159,7 @@ class Annotations:
         Raises
         ------
         ValueError
-            If the labels cannot be read; the message names the file, the line and the value.
+            If the labels cannot be read; the message gives the file, the line and the value.
 
         See Also
         --------
@@ -198,7 +198,7 @@ class Annotations:
         Raises
         ------
         ValueError
-            If the labels cannot be read; the message names the row and the value.
+            If the labels cannot be read; the message gives the row and the value.
 
         See Also
         --------
@@ -786,7 +786,7 @@ class Annotations:
         Returns
         -------
         pyarrow.Table
-            With the columns item, annotator and label, which hold ids and class names.
+            A table with the columns item, annotator and label. They hold ids and class names.
 
         Examples
         --------

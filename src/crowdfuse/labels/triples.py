@@ -107,7 +107,7 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
     own_bits, low_bits = item_bits - bucket_bits, bits - bucket_bits
     # the integers of a bucket agree in their highest bits; if the rest fits into 32 bits, sorting is faster
     low = np.uint32 if low_bits <= 32 else np.uint64
-    # a few large arrays that the threads fill: allocating many small ones is slower
+    # a few large arrays that the threads fill, because allocating many small arrays is slower
     keys = np.empty(len(item), low)
     annotators, labels = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
     counts = np.empty(1 << item_bits, np.int64)

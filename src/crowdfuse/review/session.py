@@ -47,8 +47,8 @@ class ItemFilter:
         Position of an annotator in `ReviewSession.annotator_names`. If given, only items with a label by this annotator
         are selected.
     label : int, default=None
-        Position of a class in `RunFolder.classes`. If given, only items are selected whose consensus, prediction or one
-        of whose labels is this class.
+        Position of a class in `RunFolder.classes`. If given, an item is selected only if its consensus, its prediction
+        or one of its labels is this class.
     """
 
     disputed: bool = True

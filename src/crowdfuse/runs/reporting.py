@@ -143,7 +143,7 @@ def report_run(
 
 
 def _is_unchanged(name: str, path: Path, hashes: dict[str, str], messages: _Messages) -> bool:
-    """Return whether a file of gold labels is the one that the run read; add a message if it is not."""
+    """Return whether a file of gold labels is unchanged since the run read it; add a message if it is not."""
     if not path.is_file():
         messages.limitations.append(
             f"{path} ({name}) does not exist any more, neither below the current folder nor below a folder above the "

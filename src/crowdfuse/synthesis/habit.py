@@ -135,7 +135,7 @@ def _check_habits(habits: Sequence[Sequence[tuple[Any, Any]]], classes: NDArray[
         if (found[:, 0] == found[:, 1]).any():
             raise ValueError(
                 f"{what} confuses class {format_names(classes[found[found[:, 0] == found[:, 1], 0]])} with itself; "
-                "name another class"
+                "give another class"
             )
         pairs.append(found)
     return pairs
