@@ -29,7 +29,7 @@ def test_idx_round_trip(shape: tuple[int, ...]) -> None:
             idx(np.zeros((2, 3), np.uint8))[:-1],
             "file is cut short: by its header, the array has 2 x 3 values and so 6 bytes, but 5",
         ),
-        (idx(np.zeros((2, 3), np.uint8)) + b"\0", "file has bytes left over: .* but 7 follow"),
+        (idx(np.zeros((2, 3), np.uint8)) + b"\0", "file has bytes left over: .* but 7 bytes follow"),
     ],
 )
 def test_invalid_idx_is_refused(content: bytes, message: str) -> None:
