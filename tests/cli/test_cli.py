@@ -218,7 +218,7 @@ def test_fit_prints_data_network_and_results_in_few_lines(crowd: Crowd) -> None:
         f"data: {N} items, 3 annotators, {n_labels} labels, classes \"Zoë's dog\", 'cat'",
         "method: majority-vote",
         f"network: mlp (16, 8) on {crowd.X.shape[1]} features",
-        "effort: normal (3 trainings: the model, and 2 on folds, for the consensus)",
+        "effort: normal (3 training runs: the model, and 2 on folds, for the consensus)",
     ]
     assert all(line.startswith(("note: ", "warning: ", "result: ", "run folder: ", "next: ")) for line in lines[4:])
     summary = json.loads((crowd.out / "summary.json").read_text())
@@ -278,7 +278,7 @@ def test_the_time_limit_is_shared_by_all_trainings_and_the_result_says_that_it_w
     options = [*crowd.fit("--method", "mbem", "--max-time", "0.003s", "--folds", "2")]
     options[options.index("--epochs") + 1] = "50"
     lines = run(*options).stdout.splitlines()
-    assert any(line.startswith("effort: normal (3 trainings") and "at most 0 s" in line for line in lines)
+    assert any(line.startswith("effort: normal (3 training runs") and "at most 0 s" in line for line in lines)
     assert any(line.startswith("note: The time limit (max_time) cut training short") for line in lines)
     assert any(line.startswith("note: The time limit (max_time) also cut the training of the folds") for line in lines)
     stored = json.loads((crowd.out / "settings.json").read_text())["job"]["settings"]["max_time"]
@@ -349,7 +349,7 @@ def test_validation_and_test_gold_are_reported_in_the_summary(crowd: Crowd) -> N
     summary = json.loads((crowd.folder / "s.json").read_text())
     assert summary == json.loads((crowd.out / "summary.json").read_text())
     assert f"test accuracy: {100 * summary['test_accuracy']:.2f} % of 5 items" in text
-    assert "5 labelled items with validation gold are kept out of training" in text
+    assert "5 labelled items are used for validation, so their labels are not used for training" in text
     assert "gold labels were used for choosing the epoch" in text
     assert summary["best_epoch"] in (1, 2)
 
@@ -403,7 +403,7 @@ def test_on_missing_drop_leaves_out_items_without_inputs_or_labels(crowd: Crowd)
     labels = write_rows(crowd.folder / "part.csv", "item,annotator,label", rows)
     text = run_ok(*crowd.fit("--on-missing", "drop", labels=labels))
     assert "1 labelled items have no inputs and were left out" in text
-    assert "1 items have inputs but no labels; they are not trained on" in text
+    assert "1 items have inputs but no labels; they are not used for training" in text
     n_labels = {row["item"]: int(row["n_labels"]) for row in read_rows(crowd.out / "consensus.csv")}
     assert set(n_labels) == {*crowd.items}
     assert [item for item, count in n_labels.items() if count == 0] == ["i2"]
@@ -435,7 +435,7 @@ def test_predict_matches_the_columns_of_a_table_by_name(crowd: Crowd) -> None:
     assert (crowd.folder / "1.csv").read_bytes() == (crowd.folder / "2.csv").read_bytes()
     result = run("predict", crowd.out, table("less.csv", [0, 2]), "--out", crowd.folder / "3.csv")
     assert result.exit_code == 2
-    assert "no column 'b', which the model was trained on" in output_of(result)
+    assert "no column 'b', but the model was trained with it" in output_of(result)
 
 
 def test_predict_converts_images_to_the_size_and_channels_of_training(crowd: Crowd) -> None:
@@ -564,7 +564,7 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "no item in common": (
         lambda c: [*fit_with_inputs(c, X=c.X), "--on-missing", "drop"],
-        ("no labels", "left to train on"),
+        ("no labels", "left for training"),
     ),
     "NaN": (lambda c: fit_with_value(c, np.nan), ("bad.npz, X contains NaN at row 4, column 1", "fill or drop")),
     "infinity": (lambda c: fit_with_value(c, np.inf), ("bad.npz, X contains infinity", "at row 4, column 1")),
@@ -623,7 +623,10 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
         lambda c: c.fit(*FUSION, "--set", "penlty=1"),
         ("--set penlty", "fusion has no such setting", "penalty"),
     ),
-    "a setting without a value": (lambda c: c.fit("--set", "penalty"), ("--set takes name=value, got 'penalty'",)),
+    "a setting without a value": (
+        lambda c: c.fit("--set", "penalty"),
+        ("--set must have the form name=value, got 'penalty'",),
+    ),
     "batch_size=abc": (
         lambda c: c.fit("--set", "batch_size=abc"),
         ("--set batch_size: a whole number was expected, got 'abc'",),
@@ -684,7 +687,7 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "resume without a run": (lambda c: ["fit", "--resume", c.folder], ("settings.json", "nothing to resume")),
     "resume with other options": (
         lambda c: ["fit", c.labels, "--resume", c.out, "--epochs", 5, "--set", "penalty=1"],
-        ("--resume takes all options", "labels", "--epochs", "--set"),
+        ("--resume uses the options", "labels", "--epochs", "--set"),
     ),
     "predict with a missing folder": (lambda c: ["predict", c.out, c.inputs], ("run: no such run folder",)),
     "predict with a folder that is not a run": (
@@ -697,7 +700,7 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     ),
     "predict over a folder": (
         lambda c: ["predict", c.out, c.inputs, "--out", c.folder, "--force"],
-        ("is a folder; name a file",),
+        ("is a folder; give the name of a file",),
     ),
     "invalid seeds": (lambda c: ["reproduce", "twomoon", "--seeds", "0,x", "--out", c.out], ("--seeds", "'0,x'")),
     "negative seeds": (lambda c: ["reproduce", "twomoon", "--seeds=-1", "--out", c.out], ("--seeds", "'-1'")),
@@ -705,11 +708,11 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "demo over a folder": (lambda c: ["demo", "--out", c.folder], ("exists already", "--force")),
     "demo over a folder with other files": (
         lambda c: ["demo", "--out", c.folder, "--force"],
-        ("report.md", "will not replace it"),
+        ("report.md", "will not be replaced"),
     ),
     "twomoon over a folder with other files": (
         lambda c: ["reproduce", "twomoon", "--out", c.folder, "--force"],
-        ("twomoon.json", "will not replace it"),
+        ("twomoon.json", "will not be replaced"),
     ),
 }
 
@@ -753,9 +756,9 @@ def test_existing_run_is_replaced_only_with_force(crowd: Crowd) -> None:
 def test_force_does_not_replace_a_folder_that_is_not_a_run(crowd: Crowd) -> None:
     crowd.out.mkdir()
     (crowd.out / "thesis.tex").write_text("years of work")
-    assert_refused(crowd, crowd.fit("--force"), "no settings.json", "will not replace it")
+    assert_refused(crowd, crowd.fit("--force"), "no settings.json", "will not be replaced")
     (crowd.out / "settings.json").write_text('{"editor.fontSize": 12}')  # settings of another program
-    assert_refused(crowd, crowd.fit("--force"), "is not a run folder", "will not replace it")
+    assert_refused(crowd, crowd.fit("--force"), "is not a run folder", "will not be replaced")
     file = crowd.folder / "file"
     file.write_text("x")
     crowd.out = file

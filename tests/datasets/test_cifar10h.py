@@ -128,7 +128,7 @@ def test_an_archive_with_another_checksum_is_refused(tmp_path: Path) -> None:
     path.unlink()
     path.with_suffix(".zip").write_bytes(b"PK, or so")
     with pytest.raises(
-        ValueError, match=r"cifar10h-raw.zip: checksum sha256:.*published file has sha256:4b0283f9.*move"
+        ValueError, match=r"cifar10h-raw.zip has checksum sha256:.*published file has sha256:4b0283f9.*move"
     ):
         load_cifar10h(tmp_path, download=True)  # existing files of the user are never overwritten
     assert path.with_suffix(".zip").read_bytes() == b"PK, or so"
@@ -158,7 +158,7 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
         ([trial(0, 10_000, 3)], "cifar10_test_test_idx '10000' is not an integer from 0 to 9999"),
         (
             [trial(0, 2, 3)],
-            "line 2: cifar10_test_test_idx is 2, but CIFAR-10's test file has only 2 images; use the official",
+            "line 2: cifar10_test_test_idx is image number 2, but the test file of CIFAR-10 has only 2 images",
         ),
         (
             [trial(0, 0, 3, true_label=(TRUTH[0] + 1) % 10)],

@@ -112,7 +112,7 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
         (
             None,
             {"9": annotation_record(301, "neon-ninja", {"Lynx": 3})},
-            "'9': likelihoods name 'Lynx', which is not one of",
+            "'9': likelihoods has the key 'Lynx', which is not one of",
         ),
         (
             None,
@@ -131,7 +131,7 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
             "must be one number per animal, found",
         ),
         (None, {"9": {"observation_id": 301}}, "'9': has no annotator_id, likelihoods"),
-        (None, [1, 2], r"annotation_data.json: expected records by id, found \[1, 2\]"),
+        (None, [1, 2], r"annotation_data.json: expected a JSON object that maps ids to records, found \[1, 2\]"),
         ({"5": task("valid", "Jaguar")}, {}, "no observation has the split 'train'"),
     ],
 )

@@ -20,13 +20,16 @@ def test_idx_round_trip(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "file: begins with nothing"),
-        (b"\x1f\x8b\x08\x00rest", "file: begins with 1f 8b 08 00.*still compressed"),
-        (b"\0\0\x0d\1\0\0\0\1\0\0\0\0", "begins with 00 00 0d 01, but an idx file of bytes"),
+        (b"", r"file begins with the bytes \(none\)"),
+        (b"\x1f\x8b\x08\x00rest", "file begins with the bytes 1f 8b 08 00.*still compressed"),
+        (b"\0\0\x0d\1\0\0\0\1\0\0\0\0", "begins with the bytes 00 00 0d 01, but an idx file"),
         (b"\0\0\x08\0", "number of dimensions"),
         (idx(np.zeros((2, 3), np.uint8))[:9], "file: ends after 9 bytes, inside its header of 12"),
-        (idx(np.zeros((2, 3), np.uint8))[:-1], "file: is cut short: its header says 2 x 3, which is 6 bytes, but 5"),
-        (idx(np.zeros((2, 3), np.uint8)) + b"\0", "file: has bytes left over: .* but 7 follow"),
+        (
+            idx(np.zeros((2, 3), np.uint8))[:-1],
+            "file is cut short: by its header, the array has 2 x 3 values and so 6 bytes, but 5",
+        ),
+        (idx(np.zeros((2, 3), np.uint8)) + b"\0", "file has bytes left over: .* but 7 bytes follow"),
     ],
 )
 def test_invalid_idx_is_refused(content: bytes, message: str) -> None:

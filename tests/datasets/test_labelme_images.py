@@ -65,13 +65,13 @@ def test_classifier_accepts_image_files(place: Path) -> None:
             "6\n4\n5\n",
             r"labels_train.txt, line 2: the class is 4 \(forest\), but the file name 'street_urb506",
         ),
-        ("labels_test.txt", "4\n", r"labels_test.txt has 1 lines, filenames_test.txt has 2"),
+        ("labels_test.txt", "4\n", r"labels_test.txt has 1 lines, but filenames_test.txt has 2"),
         (
             "filenames_test.txt",
             "forest_cdmc12.jpg\nlake_1.jpg\n",
             r"filenames_test.txt, line 2: 'lake_1.jpg' does not begin",
         ),
-        ("answers.txt", "-1 -1\n-1 -1\n", r"answers.txt has 2 lines, filenames_train.txt has 3"),
+        ("answers.txt", "-1 -1\n-1 -1\n", r"answers.txt has 2 lines, but filenames_train.txt has 3"),
         ("answers.txt", "-1 -1\n-1 -1 1\n0 0\n", r"answers.txt, line 2: 3 answers, but line 1 has 2"),
         (
             "answers.txt",

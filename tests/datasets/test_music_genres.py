@@ -97,7 +97,7 @@ def replacing(name: str, old: str, new: str) -> Callable[[Path], None]:
         ),
         (
             lambda place: (place / "music_genre_mturk.csv").write_text(""),
-            r"mturk.csv is empty; it needs the columns id, ",
+            r"mturk.csv is empty; expected the columns id, ",
         ),
         (
             replacing("test", "class", "genre"),

@@ -210,9 +210,9 @@ def test_arrays_are_matched_row_by_row_whatever_the_ids(shuffled: Any) -> None:
     assert gold.score(X, truth) == 1
     chosen = quick(FusionClassifier, learning_rate=0.05).fit(X, Y, validation=(X, Y, ids))
     assert max(record["validation_accuracy"] for record in chosen.history_) == 1
-    with pytest.raises(ValueError, match="items= is used only with Annotations"):
+    with pytest.raises(ValueError, match="items= cannot be used with gold"):
         clf.score(X, truth, items=ids)
-    with pytest.raises(ValueError, match="items= is used only with Annotations"):
+    with pytest.raises(ValueError, match="items= cannot be used with gold"):
         quick(FusionClassifier).fit(X, Y, validation=(X, truth, ids))
 
 

@@ -134,7 +134,7 @@ def test_texts_and_images_together(tmp_path: Path) -> None:
 def test_a_field_that_does_not_exist(tmp_path: Path) -> None:
     path = write(tmp_path / "labels.csv", "item,blurb,annotator,label\n1,one,ada,pos\n")
     message = complaint(path, text="text")
-    assert "no texts in a field 'text'" in message
+    assert "no field 'text' with text" in message
     assert "'blurb'" in message
 
 
@@ -214,7 +214,7 @@ def test_places_in_files_by_annotator(tmp_path: Path) -> None:
 def test_a_project_with_shared_labels_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_text(doccano_files(TEXT_CROWD)["ada.jsonl"])
-    assert "does not tell who gave them" in complaint(path)
+    assert "without the annotator of each label" in complaint(path)
 
 
 @pytest.mark.parametrize("name", ["empty", "broken.zip"])
@@ -239,7 +239,7 @@ def test_a_question_of_doccano_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_splits(tmp_path: Path) -> None:
     write(tmp_path / "dataset_dict.json", {"splits": ["train", "test"]})
-    assert f"holds the splits 'train', 'test'; pass the folder of one, such as {tmp_path / 'train'}" in complaint(
+    assert f"holds the splits 'train', 'test'; pass the folder of one split, such as {tmp_path / 'train'}" in complaint(
         tmp_path
     )
 

@@ -161,7 +161,7 @@ def test_a_models_columns_are_taken_by_name_and_order(tmp_path: Path) -> None:
     path = write(tmp_path / "f.csv", "notes,b,item,a\nhello,2,i,1\n")
     loaded = read_features(path, columns=["a", "b"])
     assert loaded.inputs.rows(np.array([0])).tolist() == [[1, 2]]
-    with pytest.raises(ValueError, match=r"f\.csv has no column 'c', 'd', which the model was trained on"):
+    with pytest.raises(ValueError, match=r"f\.csv has no column 'c', 'd', but the model was trained with it"):
         read_features(path, columns=["c", "a", "d"])
 
 

@@ -144,7 +144,7 @@ def test_bytes_that_are_no_text_at_all() -> None:
 def test_a_wrong_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "labels.csv"
     path.write_bytes(b"\xff\xfeabc")
-    assert "byte-order mark says UTF-16, but it is not" in complaint(path)
+    assert "byte-order mark says UTF-16, but its content is not UTF-16" in complaint(path)
 
 
 # ---- Excel ------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_the_first_sheet_of_a_workbook(tmp_path: Path) -> None:
 
 def test_rows_longer_than_the_header_of_a_workbook(tmp_path: Path) -> None:
     path = workbook(tmp_path / "labels.xlsx", ["item", "annotator", "label"], [1, "ada", "cat"], [2, "ada", "cat", "?"])
-    assert f"{path}, row 3: it has 4 values, but the header names 3 columns" in complaint(path)
+    assert f"{path}, row 3: it has 4 values, but the header has 3 columns" in complaint(path)
 
 
 @pytest.mark.parametrize(("content", "message"), [(b"", "is empty"), (b"PK", "not a readable Excel workbook")])
@@ -250,7 +250,7 @@ def test_a_huge_jpeg_is_read_at_a_reduced_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "size"), [("huge.png", (400, 240)), ("huge.jpg", (1200, 800))])
 def test_an_image_that_is_too_large_is_refused_with_its_size(tmp_path: Path, name: str, size: tuple[int, int]) -> None:
     Image.new("L", size).save(tmp_path / name)
-    with pytest.raises(ValueError, match=f"{name}.*{size[0]:,} x {size[1]} pixels, and the limit is"):
+    with pytest.raises(ValueError, match=f"{name}.*{size[0]:,} x {size[1]} pixels, but the limit is"):
         read_features(tmp_path, image_size=20)
 
 

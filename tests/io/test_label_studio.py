@@ -193,7 +193,7 @@ def test_ground_truth_is_gold(tmp_path: Path) -> None:
 
 def test_missing_and_contradictory_ground_truth_is_refused(tmp_path: Path) -> None:
     path = export(tmp_path, task(1, "a.jpg", annotation(10, choice("cat"))))
-    with pytest.raises(TableError, match="has no ground-truth annotations; mark some with the star"):
+    with pytest.raises(TableError, match="has no ground-truth annotations; mark annotations with the star"):
         label_studio_gold(path)
     two = [annotation(10, choice(name), ground_truth=True) for name in ("cat", "dog")]
     with pytest.raises(TableError, match="record 1: item '1' has two different ground-truth labels, 'cat' and 'dog'"):

@@ -284,8 +284,8 @@ def test_conflicts_are_listed_with_their_lines(tmp_path: Path) -> None:
         f"{path}: 2 (item, annotator) pairs have two different labels, such as\n"
         f"  item 7, annotator 'x': 'cat' ({path}, line 2) and 'dog' ({path}, line 5)\n"
         f"  item 8, annotator 'x': 'dog' ({path}, line 6) and 'cat' ({path}, line 8)\n"
-        "Choose what to keep with on_conflict= (--on-conflict on the command line): 'first' or 'last' keeps that "
-        "label, 'drop' keeps none of them"
+        "Choose what to keep with on_conflict= (--on-conflict on the command line): 'first' keeps the "
+        "first label, 'last' the last, 'drop' none"
     )
 
 

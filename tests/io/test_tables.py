@@ -95,7 +95,7 @@ def test_parquet(tmp_path: Path) -> None:
         (
             "labels.csv",
             "item,größe\n".encode("latin-1"),
-            "labels.csv, line 1: not UTF-8 text. It is probably Windows-1252 (Western European), in which it reads",
+            "labels.csv, line 1: not UTF-8 text. It is probably Windows-1252 (Western European) and reads",
         ),
     ],
 )
@@ -116,11 +116,11 @@ def test_missing_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (b"a,b\n", "it has 2 values, but the header names 3 columns ('item', 'annotator', 'label')"),
-        (b"a,b,c,d\n", "it has 4 values, but the header names 3 columns"),
+        (b"a,b\n", "it has 2 values, but the header has 3 columns ('item', 'annotator', 'label')"),
+        (b"a,b,c,d\n", "it has 4 values, but the header has 3 columns"),
         (
             b"a,b,caf\xe9\n",
-            "not UTF-8 text. It is probably Windows-1252 (Western European), in which it reads 'a b café'",
+            "not UTF-8 text. It is probably Windows-1252 (Western European) and reads 'a b café'",
         ),
     ],
 )
@@ -245,7 +245,7 @@ def test_given_names_take_precedence() -> None:
         (
             ["item", "rater", "label"],
             {**ROLES, "label": "item"},
-            "labels.csv: the same column is named twice (item='item'",
+            "labels.csv: the same column was chosen twice (item='item'",
         ),
         (["item", "rater", "x", "x"], {**ROLES, "label": "x"}, "labels.csv has two columns called 'x'; rename one"),
     ],

@@ -79,7 +79,7 @@ def test_wide_parquet_and_tables(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("item\n1\n", "has only the column 'item'; add one column per annotator"),
-        ("item,,ada\n1,a,a\n", "a column has no name; name it after its annotator"),
+        ("item,,ada\n1,a,a\n", "a column has no name; give it the id of its annotator"),
         ("item,ada,ada\n1,a,a\n", "has two columns called 'ada'; rename one"),
         ("item,ada\n", "has a header but no rows"),
         ("page,ada\n1,a\n", "has no column for the item"),

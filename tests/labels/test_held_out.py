@@ -231,7 +231,9 @@ def test_predictions_against_unanimous_annotators_fail() -> None:
     alone = np.column_stack([np.arange(300) % 5, np.full(300, -1)])
     ann = Annotations.from_matrix(np.concatenate([together, alone]))
     predicted = np.concatenate([(np.arange(100) + 1) % 5, np.arange(300) % 5])
-    assert failed_sanity_checks(predicted, ann) == ("agrees with unanimous annotators on only 0 % of the items",)
+    assert failed_sanity_checks(predicted, ann) == (
+        "agrees with the annotators on only 0 % of the items with unanimous labels",
+    )
     predicted[:51] = np.arange(51) % 5
     assert failed_sanity_checks(predicted, ann) == ()
 

@@ -115,7 +115,7 @@ def test_gold_measures_accuracy_and_changes_nothing_else(crowd: Crowd) -> None:
     assert (known["n_items"], known["consensus"]["n"], known["predicted"]["n"]) == (40, 40, 0)
     assert known["consensus"]["value"] == pytest.approx(np.mean((fused == truth)[:40]))
     assert facts["calibration"]["accuracy"] == known["consensus"]["value"]
-    assert f"1 item of {gold} left out: it has no labels." in facts["notes"]
+    assert f"1 item of {gold} was left out because it has no labels." in facts["notes"]
     for part in ("data", "class_confusion", "suspicious"):
         assert facts[part] == before[part]
     text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
@@ -159,11 +159,11 @@ def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Pat
         ((labels, "--item", "pic"), "'pic'"),
         ((labels, "--gold", gold), "'horse', which is not one of the 3 classes"),
         ((labels, "--gold", other), "no item of"),
-        ((labels, "--positive", "cat"), "needs exactly two classes"),
+        ((labels, "--positive", "cat"), "exactly two classes"),
         ((labels, "--out", tmp_path / "page.pdf"), "must end in .html"),
         ((labels, "--json", labels, "--force"), "is an input and would be overwritten"),
-        ((tmp_path / "run", "--method", "mace"), "--method applies only to a file of labels"),
-        ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict applies only to a file of labels"),
+        ((tmp_path / "run", "--method", "mace"), "--method cannot be used with"),
+        ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict cannot be used with"),
         ((tmp_path / "run",), "it is not a run folder"),
     ):
         result = command("report", *arguments)

@@ -47,7 +47,7 @@ def test_confusion_matrices_of_an_item_have_true_classes_in_rows(tmp_path: Path)
     ax = figure.axes[0]
     assert [text.get_text() for text in ax.texts] == ["90", "10", "30", "70"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("said", "true")
-    with pytest.raises(ValueError, match=r"\(2, 2, 2\) for these names, got \(1, 2, 2\)"):
+    with pytest.raises(ValueError, match=r"\(2, 2, 2\), got \(1, 2, 2\)"):
         plots.confusions_of_item(matrices, ["cat", "dog"], ["ada", "bob"])
     drawn(plots.confusions_of_item(np.full((5, 40, 40), 1 / 40), range(40), range(5)), tmp_path)
 
@@ -56,7 +56,7 @@ def test_weight_maps_share_one_scale(tmp_path: Path) -> None:
     coordinates, weights = np.random.default_rng(0).normal(size=(9, 2)), np.linspace(0, 1, 18).reshape(9, 2)
     figure = drawn(plots.weight_maps(coordinates, weights, ["ada", "bob"]), tmp_path)
     assert {panel.collections[0].get_clim() for panel in figure.axes[:2]} == {(0.0, 1.0)}
-    with pytest.raises(ValueError, match=r"weights \(n_items, 3\)"):
+    with pytest.raises(ValueError, match=r"weights must have shape \(n_items, 3\)"):
         plots.weight_maps(coordinates, weights, ["ada", "bob", "cy"])
 
 

@@ -241,7 +241,7 @@ def test_annotators_not_seen_in_training_are_noted_and_shown(recwarn: pytest.War
     y = (X[:, 0] > 0).astype(int)
     clf = FusionClassifier(epochs=2).fit(X, Annotations.from_matrix(np.stack([y, y], 1), annotators=["ada", "bob"]))
     report = clf.report(X, Annotations.from_matrix(np.stack([y, 1 - y], 1), annotators=["ada", "new"]), folds=0)
-    assert report.facts["notes"] == ["1 annotator not seen in training, treated like the average annotator."]
+    assert report.facts["notes"] == ["1 annotator was not seen in training and is treated like the average annotator."]
     assert {row["annotator"] for row in report.facts["annotators"]["rows"]} == {"ada", "new"}
     assert not list(recwarn)
 
@@ -418,7 +418,7 @@ def test_missing_image_is_named(tmp_path: Path) -> None:
     name = report.facts["disputed"]["items"][0]["item"]
     (folder / f"{name}.png").unlink()
     report = report_run(run)
-    assert "have changed since the fit" in report.facts["limitations"][-1]
+    assert "have changed since the run was fitted" in report.facts["limitations"][-1]
     shown = {item["item"]: report.previews[item["row"]] for item in report.facts["disputed"]["items"]}
     assert shown.pop(name) == {"missing": str(folder / name)}, row
     assert all("image" in preview for preview in shown.values())

@@ -164,7 +164,7 @@ def test_a_failing_disk_leaves_no_half_line(ledger: Ledger, monkeypatch: pytest.
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match=r"the decision is not saved.*No space left.*decide again"):
+        with pytest.raises(OSError, match=r"the decision was not saved.*No space left.*decide again"):
             settle(ledger, "lost")
     assert ledger.path.read_bytes() == before
     settle(ledger, "kept")

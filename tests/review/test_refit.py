@@ -54,7 +54,7 @@ def test_a_refit_trains_on_the_decisions_and_reports_the_changes(run: Path, monk
     with monkeypatch.context() as patch:
         gate = hold_processes(patch, run.parent)
         refit.start()
-        with pytest.raises(ValueError, match="running already"):
+        with pytest.raises(ValueError, match="already running"):
             refit.start()
         assert refit.status()["state"] == "running"
         gate.write_text("go\n")

@@ -228,7 +228,7 @@ def test_an_item_that_another_tab_settled_is_not_settled_again(client: TestClien
     body = {name: item[name] for name in ("index", "facts_hash", "version")} | {"label": 1}
     late = client.post("/api/settle", json=body)
     assert late.status_code == 409
-    assert "was settled meanwhile, as cat, by rita" in late.json()["error"]
+    assert "meanwhile, rita settled" in late.json()["error"]
     assert late.json()["view"]["item"]["item"] != item["item"]
     assert len((run / "decisions.jsonl").read_text().splitlines()) == 1
 

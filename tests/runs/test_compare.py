@@ -105,8 +105,9 @@ def test_evaluation_items_are_not_trained_on(crowd: Path) -> None:
 def test_without_gold_the_limits_of_the_comparison_are_stated(crowd: Path) -> None:
     result = compare("--methods", "fusion,majority-vote", "--seeds", "0,1")
     assert result.exit_code == 0, result.output
-    assert "held-out likelihood (%)" in result.output
-    assert "held-out agreement (%)" in result.output
+    table = Path("comparison", "table.md").read_text()
+    assert "held-out likelihood (%)" in table
+    assert "held-out agreement (%)" in table
     assert "majority vote of the labels" not in result.output  # the vote would be scored by the same labels
     assert "mistakes that all annotators make together cannot be detected" in result.output
     assert numbers()["metric"] == "held_out_likelihood"
@@ -285,8 +286,8 @@ def test_single_annotators_are_not_compared_if_there_are_many(crowd: Path) -> No
         (["--set", "random_state=1"], "use --seeds"),
         (["--methods", "fusion,mbem", "--set", "n_bases=3"], "mbem has no such setting"),
         (["--set", "annotator=ann"], "single-annotator is trained once per annotator"),
-        (["--methods", "true-label"], "give a file of gold labels with --gold"),
-        (["--methods", "true-label", "--gold", "others.csv"], "all of them are used for testing"),
+        (["--methods", "true-label"], "pass a file of gold labels with --gold"),
+        (["--methods", "true-label", "--gold", "others.csv"], "all gold labels are used for testing"),
         (["--json", "comparison/runs.jsonl"], "would be overwritten"),
         (["--seeds", "99999999999999999999"], "--seeds must be from 0"),
         (["--seeds", "a"], "--seeds must be integers"),
@@ -306,7 +307,7 @@ def test_the_time_limit_is_shared_by_all_runs_and_the_notes_say_that_it_was_reac
     options = ("--methods", "majority-vote,mbem", "--seeds", "0,1", "--gold", "others.csv")
     result = compare(*options, "--max-time", "0.004s")
     assert result.exit_code == 0, result.output
-    assert "the time limit cut 4 of 4 trainings short" in " ".join(result.output.split())
+    assert "the time limit cut 4 of 4 training runs short" in " ".join(result.output.split())
     stored = [json.loads(line) for line in Path("comparison", "runs.jsonl").read_text().splitlines()]
     assert [record["run"]["settings"]["max_time"] for record in stored] == [pytest.approx(0.001)] * 4
     assert "cut" not in compare(*options, "--max-time", "4d", "--out", "other").output

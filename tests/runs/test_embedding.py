@@ -20,6 +20,9 @@ from typer.testing import CliRunner
 from crowdfuse.cli import app
 from crowdfuse.encoders.frozen_network import IMAGENET_MEAN, IMAGENET_STD
 from crowdfuse.io.features import read_features
+from crowdfuse.review.item_inputs import ItemInputs
+from crowdfuse.review.run_folder import read_run
+from crowdfuse.runs import report_run
 from crowdfuse.runs.embedding import embed
 
 N, SIZE = 10, 16
@@ -88,7 +91,7 @@ def test_features_are_the_output_of_the_network_on_the_pixels(images: Path, out:
     net = network().train()
     made = embed(images, out, net, image_size=SIZE, batch_size=4)
     found = read(out)
-    assert set(found) == {"X", "items", "short_names"}
+    assert set(found) == {"X", "items", "short_names", "image_folder"}
     assert found["items"].tolist() == ["a/1.png", "a/3.BMP", "a/5.png", "a/7.png", "a/9.BMP", *found["items"][5:]]
     assert found["short_names"].tolist() == [name.rpartition(".")[0] for name in found["items"]]
     with torch.no_grad():
@@ -204,6 +207,29 @@ def test_labels_match_features_by_the_same_ids_as_the_images(images: Path, tmp_p
     ok("predict", str(run), features, "--out", str(tmp_path / "predictions.csv"))
     predicted = list(csv.DictReader((tmp_path / "predictions.csv").open()))
     assert all((row["label"] == "red") == (row["item"][0] == "a") for row in predicted)
+
+
+def test_report_and_review_of_a_run_on_features_show_the_pictures(images: Path, tmp_path: Path) -> None:
+    names = [path.relative_to(images).as_posix() for path in sorted(images.rglob("*.*"))]
+    rows = [f"{name},{who},{label}" for name in names for who, label in (("x", "red"), ("y", "green"))]
+    (tmp_path / "labels.csv").write_text("\n".join(["item,annotator,label", *rows]) + "\n")
+    features, run = tmp_path / "features.npz", tmp_path / "run"
+    ok("embed", str(images), "--backbone", "torch.nn:Identity", "--image-size", "16", "--out", str(features))
+    fit = ["fit", str(tmp_path / "labels.csv"), "--inputs", str(features), "--method", "majority-vote"]
+    ok(*fit, "--out", str(run), "--epochs", "1", "--folds", "0", "--quiet")
+    assert "data:image/jpeg" in report_run(run).to_html()
+    shown = ItemInputs(read_run(run))
+    assert shown.describe(0)["kind"] == "image"
+    assert shown.picture(0)[1] == "image/png"
+    assert shown.notes == []
+
+    (images / names[0]).unlink()  # values are shown instead
+    shown = ItemInputs(read_run(run))
+    kinds = {item: shown.describe(at)["kind"] for at, item in enumerate(read_run(run).items)}
+    assert [item for item, kind in kinds.items() if kind == "values"] == names[:1]
+    images.rename(tmp_path / "elsewhere")
+    assert "data:image/jpeg" not in report_run(run).to_html()
+    assert ItemInputs(read_run(run)).describe(0)["kind"] == "values"
 
 
 def test_ids_that_fit_two_images_are_refused_as_in_the_folder(tmp_path: Path, out: Path) -> None:
@@ -358,7 +384,7 @@ def test_an_existing_file_is_replaced_only_with_force_and_after_success(images: 
         ({"--backbone": "net.pth"}, "are pickles"),
         ({"--backbone": "torch.nn:Linear"}, "calling it with () failed: TypeError"),
         ({"--backbone": "torch.nn:Identitty"}, "did you mean 'Identity'?"),
-        ({"--with": "width"}, "--with takes name=value, got 'width'"),
+        ({"--with": "width"}, "--with must have the form name=value, got 'width'"),
         ({"--mean": "1,2"}, "mean must be one number or three (red, green, blue), got 1.0, 2.0"),
         ({"--mean": "a"}, "--mean must be numbers"),
         ({"--mean": "nan"}, "mean must be one number or three"),

@@ -80,7 +80,7 @@ def test_new_images_are_encoded_as_in_training(crowd: Path) -> None:
 
     Path("images/3.png").unlink()  # the report says so, and shows the rest
     run("report", "run", "--force")
-    assert "have changed since the fit" in Path("run/report.html").read_text()
+    assert "have changed since the run was fitted" in Path("run/report.html").read_text()
 
     Path("nets20.py").write_text(NETWORK.replace("3, 4, 5", "3, 4, 3"))
     sys.modules.pop("nets20", None)

@@ -27,7 +27,7 @@ from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.labels.reading import Reading
 from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.runs import Job, RunFormatError, fitting, resume, start
-from crowdfuse.runs import cross_fitting as run_cross_fitting
+from crowdfuse.runs import fold_trainings as run_fold_trainings
 from crowdfuse.runs.job import make_classifier
 from crowdfuse.runs.job_data import read_job_data
 from crowdfuse.training.checkpoints import FILE_NAME as CHECKPOINT_FILE
@@ -107,7 +107,10 @@ def test_held_out_items_are_scored_and_never_trained_on(crowd: dict[str, Any], t
     material = read_job_data(asked)
     assert np.diff(material.train_annotations.indptr)[:12].sum() == 0
     assert material.all_annotations.n_labels == len(crowd["triples"])
-    assert any("5 labelled items with validation gold are kept out of training" in note for note in material.notes)
+    assert any(
+        "5 labelled items are used for validation, so their labels are not used for training" in note
+        for note in material.notes
+    )
     summary = start(asked, tmp_path / "run", force=False, verbose=0)
     assert summary["n_test_items"] == 7
     assert summary["n_labelled_items"] == N - 12
@@ -131,7 +134,7 @@ def test_gold_to_train_on_leaves_out_what_is_held_out(crowd: dict[str, Any], tmp
 def test_a_note_counts_items_in_both_validation_and_test(crowd: dict[str, Any], tmp_path: Path) -> None:
     both = {name: gold(crowd, tmp_path, f"{name}.csv", crowd["items"][:3]) for name in ("validation", "test")}
     assert any(
-        "3 items are in both the validation file and the test file" in note
+        "3 items are both in the validation file and in the test file" in note
         for note in read_job_data(job(crowd, **both)).notes
     )
 
@@ -664,8 +667,8 @@ def test_an_interrupted_fold_starts_no_further_ones(
         begun.append(number)
         return False
 
-    monkeypatch.setattr(run_cross_fitting, "_train_fold", interrupted_fold)
-    monkeypatch.setattr(run_cross_fitting, "ProcessPoolExecutor", lambda n, context: ThreadPoolExecutor(n))
+    monkeypatch.setattr(run_fold_trainings, "_train_fold", interrupted_fold)
+    monkeypatch.setattr(run_fold_trainings, "ProcessPoolExecutor", lambda n, context: ThreadPoolExecutor(n))
     asked = job(crowd, method="majority-vote", folds=6)
     assert start(asked, tmp_path / "run", force=False, verbose=0, jobs=2)["interrupted"]
     assert sorted(begun) == [0, 1]
@@ -730,7 +733,7 @@ def test_the_same_inputs_in_a_new_file_are_accepted(stopped: Path, crowd: dict[s
 
 def test_the_error_names_a_missing_file(stopped: Path) -> None:
     (stopped.parent / "f.npz").unlink()
-    with pytest.raises(FileNotFoundError, match=r"f\.npz does not exist.*resume from the same folder"):
+    with pytest.raises(FileNotFoundError, match=r"f\.npz does not exist.*resume from the folder in which"):
         resume(stopped, verbose=0)
 
 
@@ -784,7 +787,7 @@ def test_the_error_names_a_damaged_checkpoint(stopped: Path) -> None:
 
 
 def test_a_folder_without_settings_cannot_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="is not a run folder, so there is nothing to resume"):
+    with pytest.raises(FileNotFoundError, match="is not a run folder and cannot be resumed"):
         resume(tmp_path, verbose=0)
 
 

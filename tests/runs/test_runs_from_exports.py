@@ -88,7 +88,7 @@ def test_predict_reads_new_items_of_an_export_without_labels(tmp_path: Path, tex
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        ([{"id": 1, "n": 5}], "holds no texts or images; name the field that holds them with text= (--text)"),
+        ([{"id": 1, "n": 5}], "found no texts or images; choose the field that holds them with text= (--text"),
         ([{"id": 1, "text": "one"}, {"text": "two"}], "record 2: no id, although other records have one"),
         ([{"id": 1, "text": "one"}, {"id": 1, "text": "two"}], "'text' has two different values for item '1'"),
         (

@@ -106,7 +106,7 @@ def test_two_classes_and_missing_labels() -> None:
         ({"habits": [5]}, r"habits\[0\] must be a list of pairs"),
         ({"habits": [["56"]]}, r"habits\[0\] must be a list of pairs"),
         ({"habits": [[(5, 6)], [(4, 10)]]}, r"habits\[1\]: 10 is not one of the 10 classes in y \(0, 1, 2"),
-        ({"habits": [[(5, 5)]]}, r"habits\[0\] confuses class 5 with itself; name another class"),
+        ({"habits": [[(5, 5)]]}, r"habits\[0\] confuses class 5 with itself; give another class"),
         ({"habits": [[(5, 6)]], "n_annotators": 1}, "leave out n_annotators and n_habits"),
         ({"n_annotators": 0}, "n_annotators must be at least 1, got 0"),
         ({"n_habits": 11}, "n_habits must be from 1 to 10, the number of classes, got 11"),
@@ -118,7 +118,7 @@ def test_two_classes_and_missing_labels() -> None:
         ({"y": np.zeros(len(Y), int)}, "at least two classes"),
         (
             {"X": np.where(np.arange(len(Y)) == 7, np.nan, 0.0)},
-            "X, row 7: NaN or infinity, but class means need finite values",
+            "X, row 7 has NaN or infinity, but class means require finite values",
         ),
     ],
 )

@@ -113,7 +113,7 @@ def test_the_command_takes_habits(tmp_path: Path) -> None:
         (["--wrong", "shfit"], "did you mean 'shift'?"),
         (["--rule", "habits"], "did you mean 'habit'?"),
         (["--rule", "habit", "--habits", "5-6"], "--habits must be pairs of classes such as 5:6"),
-        (["--rule", "habit", "--habits", "5:6:7"], "commas between annotators, got '5:6:7'"),
+        (["--rule", "habit", "--habits", "5:6:7"], "a comma between annotators, got '5:6:7'"),
         (["--rule", "habit", "--share", "half"], "--share must be numbers"),
         (["--rule", "habit", "--habits", "5:6", "--n-habits", "2"], "leave out n_annotators and n_habits"),
     ],
@@ -199,7 +199,7 @@ def test_existing_files_are_kept_and_refused_before_loading(tmp_path: Path, monk
         write_labels("mnist", out=old)
     with pytest.raises(FileExistsError, match=r"old\.csv exists already"):
         write_labels("mnist", out=out, gold=old)
-    with pytest.raises(IsADirectoryError, match="is a folder; name a file"):
+    with pytest.raises(IsADirectoryError, match="is a folder; give the name of a file"):
         write_labels("mnist", out=tmp_path, force=True)
     with pytest.raises(ValueError, match="both be written to"):
         write_labels("mnist", out=out, gold=tmp_path / "x" / ".." / "labels.csv")

@@ -201,9 +201,9 @@ NEXT = {0: 1, 1: 2, 2: 0}
             FAR | {"wrong": "looks"},
             r"distances= does not tell which image this is; also pass weakness=",
         ),
-        (FAR | {"wrong": "looks", "weakness": [0]}, "weakness names 1 rows, but distances has 2 columns"),
+        (FAR | {"wrong": "looks", "weakness": [0]}, "weakness has 1 row numbers, but distances has 2 columns"),
         (FAR | {"wrong": "looks", "weakness": [0, 6]}, "weakness 6 is not a row"),
-        (FAR | {"wrong": "neighbour"}, r"give inputs= .* or a table confusable=\{class: class\}"),
+        (FAR | {"wrong": "neighbour"}, r"Pass inputs= .* or confusable=\{class: class\}"),
         (
             {"wrong": "copy", "inputs": np.ones((6, 1))},
             "inputs= can be used only with wrong='neighbour', got wrong='copy'",
@@ -221,7 +221,7 @@ NEXT = {0: 1, 1: 2, 2: 0}
         ({"wrong": "neighbour", "inputs": [["a"]] * 6}, "inputs must be numbers"),
         (
             {"wrong": "neighbour", "inputs": [[0], [0], [np.nan]] * 2},
-            "inputs, row 2: NaN or infinity, but class means need finite values",
+            "inputs, row 2 has NaN or infinity, but class means require finite values",
         ),
     ],
 )

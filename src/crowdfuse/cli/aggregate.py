@@ -46,7 +46,8 @@ def aggregate(
     gold: Annotated[
         Path | None,
         typer.Option(
-            help="File of gold (trusted) labels, with the columns item and label. Used only to score the result."
+            help="File of gold (trusted) labels, with the columns item and label. They are used only to score the "
+            "result."
         ),
     ] = None,
     iterations: Annotated[
@@ -64,7 +65,9 @@ def aggregate(
 
     check_choice("--method", method, AGGREGATORS)
     if iterations is not None and method not in ITERATIVE:
-        raise ValueError(f"--iterations cannot be used, because {method} is not iterative; leave out this option")
+        raise ValueError(
+            f"--iterations cannot be used with --method {method}, which is not iterative; leave out --iterations"
+        )
     _refuse_outputs([out, annotators, json_file], [labels, gold], force)
     refuse_json(json_file, force)
     ann = read_labels(labels, reading)  # without the warnings of Annotations.read: notes are printed below
@@ -131,7 +134,7 @@ def _refuse_outputs(outputs: list[Path | None], inputs: list[Path | None], force
 
 
 def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:
-    """Return (item position, class position) of each gold label, shape (n, 2); item -1 has no annotator labels."""
+    """Return (item position, class position) of each gold label, shape (n, 2). An unknown item has position -1."""
     import numpy as np
 
     from crowdfuse.io.gold import read_gold_beside_labels
@@ -141,7 +144,7 @@ def read_truth(path: Path, ann: Annotations, reading: Reading) -> Any:
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"no item of {path} has labels: its items are {format_names(ids, 3)}, those of the labels are "
+            f"no item of {path} has labels: its items are {format_names(ids, 3)}, but the labelled items are "
             f"{format_names(ann.items, 3)}; use the same item ids in both files"
         )
     outside = known & (codes < 0)

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.checks.durations import parse_duration
 from crowdfuse.cli.grids import (
     Cluster,
     Jobs,
@@ -51,16 +50,16 @@ def compare(
     inputs: Annotated[Path | None, typer.Option(help=INPUTS_HELP)] = None,
     gold: Annotated[
         Path | None,
-        typer.Option(help="File of gold (trusted) labels to score the methods by, with the columns item and label."),
+        typer.Option(help="File of gold (trusted) labels used to score the methods, with the columns item and label."),
     ] = None,
     methods: Methods = None,
     seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0,1,2",
     test_share: Annotated[
         float,
         typer.Option(
-            help="Share of the labelled items to hold out for testing. With --gold, only labelled items "
-            "that have gold are held out. Ignored if at least 100 items have gold but no annotator "
-            "labels: these are then the test items.",
+            help="Share of the labelled items to hold out for testing. If --gold is given, only labelled items that "
+            "have gold are held out. If at least 100 items have gold but no annotator labels, these are the test "
+            "items, and this option is ignored.",
             min=0.01,
             max=0.99,
         ),
@@ -71,8 +70,8 @@ def compare(
     max_time: Annotated[
         str | None,
         typer.Option(
-            help="Time limit of all trainings together, such as 10m or 2h; each gets an equal share, and fewer epochs "
-            "if these would take longer. Default: none."
+            help="Time limit of all training runs together, such as 10m or 2h. Each training run gets an equal share "
+            "of the time, and fewer epochs if it would take longer. Default: no limit."
         ),
     ] = None,
     batch_size: Annotated[
@@ -90,7 +89,7 @@ def compare(
         list[str] | None,
         typer.Option(
             "--set",
-            help="Set a parameter of the classifiers, as name=value. All compared methods must have it. "
+            help="Set a parameter of the classifiers, as name=value. All compared methods must have this parameter. "
             "May be repeated.",
         ),
     ] = None,
@@ -117,6 +116,7 @@ def compare(
     from crowdfuse.runs import Job
     from crowdfuse.runs.comparison import applicable_methods, make_comparison
     from crowdfuse.runs.comparison_tables import conclusions, render_pairs, render_text, write_comparison
+    from crowdfuse.runs.time_limits import with_time_limit
 
     refuse_json(json_file, force)
     for given in (labels, inputs, gold):
@@ -149,8 +149,7 @@ def compare(
     seed_numbers = parse_integers(seeds, "--seeds")
     cells = comparison.cells(fitting, seed_numbers)
     if max_time is not None:
-        share = parse_duration("--max-time", max_time) / len(cells)
-        comparison = replace(comparison, job=replace(job, settings=given_settings | {"max_time": share}))
+        comparison = replace(comparison, job=with_time_limit(job, max_time, len(cells)))
         cells = comparison.cells(fitting, seed_numbers)
     if plan:
         print_plan("comparison", store, cells)
@@ -166,8 +165,8 @@ def compare(
     n_cut_short = sum(record.result.get("cut_short", False) for record in finished.records)
     if n_cut_short:
         notes.append(
-            f"the time limit cut {n_cut_short} of {format_count(len(finished.records), 'training')} short: methods "
-            "that need more time look worse than they are; raise --max-time"
+            f"the time limit cut {n_cut_short} of {format_count(len(finished.records), 'training run')} short, so "
+            "methods that need more time look worse than they are; raise --max-time"
         )
     if table.entries:
         baselines = comparison.baselines(seed_numbers)

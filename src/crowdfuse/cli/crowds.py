@@ -24,7 +24,7 @@ def crowds(
         str | None,
         typer.Option(
             help="Methods, separated by commas. Default for data sets with inputs: the paper's methods, gated and "
-            "two-stage, or all methods with --tune. Default for data sets without inputs: "
+            "two-stage; if --tune is given, all methods. Default for data sets without inputs: "
             f"{', '.join(AGGREGATORS)}. --plan lists the runs."
         ),
     ] = None,
@@ -38,9 +38,9 @@ def crowds(
     tune: Annotated[
         int | None,
         typer.Option(
-            help="Tune each method: try this many combinations of settings, the defaults first. The best "
-            "one is chosen twice: by the labels of the crowd, and by gold labels. Uses the three "
-            "data sets with inputs, seeds 0 to 4, and the same protocol as reproduce mnist-kinds.",
+            help="Tune each method: try this many combinations of settings, the defaults first. The best combination "
+            "is chosen twice: by the annotators' labels, and by gold labels. Only the three data sets with "
+            "inputs are used, with seeds 0 to 4 and the same protocol as in reproduce mnist-kinds.",
             min=1,
         ),
     ] = None,
@@ -51,8 +51,8 @@ def crowds(
         Path | None,
         typer.Option(
             "--out",
-            help="Folder for the finished runs, the table and the figure. Default: crowds, or "
-            "crowds-tuned with --tune.",
+            help="Folder for the finished runs, the table and the figure. Default: crowds; if --tune is given, "
+            "crowds-tuned.",
         ),
     ] = None,
     plan: Plan = False,
@@ -64,7 +64,7 @@ def crowds(
     """Beyond the paper: compare methods on labels of real crowds.
 
     Three data sets have inputs: LabelMe, Sentiment Polarity and CIFAR-10N. On these, the paper's methods, gated and
-    two-stage are trained with the same small network; --tune trains every method. Six data sets have labels only:
+    two-stage are trained with the same small network (with --tune, every method). Six data sets have labels only:
     bluebird, dog, rte, web, product and zencrowd. On these, every aggregation method is run. Gold labels are used for
     scoring only. Finished runs are kept and not repeated.
     """

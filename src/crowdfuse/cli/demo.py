@@ -1,4 +1,4 @@
-"""`crowdfuse demo`: train, judge the annotators and write a report, on built-in data."""
+"""`crowdfuse demo`: train on built-in data, estimate the accuracy of the annotators, and write a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def demo(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Try crowdfuse on scikit-learn's digits with five synthetic annotators; a third of the labels are missing."""
+    """Try crowdfuse on scikit-learn's digits with labels of five synthetic annotators; a third of them is missing."""
     from crowdfuse.experiments.demo import run_demo
     from crowdfuse.experiments.demo_report import write_demo_report
     from crowdfuse.io.files import write_json

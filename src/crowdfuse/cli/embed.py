@@ -18,9 +18,10 @@ def embed(
     backbone: Annotated[
         str,
         typer.Option(
-            help="Network, as module:callable or as a .pt2 file (with --trust-model). The module is imported, which "
-            "runs its code; the current folder is searched first. The callable returns a torch.nn.Module that outputs "
-            "features (no classification head). Feature maps are averaged over height and width."
+            help="Network, as module:callable (a Python import path) or as a .pt2 file (requires --trust-model). The "
+            "module is imported, which runs its code; it is looked up in the current folder first. The callable "
+            "returns a torch.nn.Module that outputs features (without a classification head). Feature maps are "
+            "averaged over height and width."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help=".npz file to write. Pass it to fit as --inputs.")] = Path(
@@ -40,19 +41,21 @@ def embed(
     ] = 224,
     mean: Annotated[
         str,
-        typer.Option(help="Mean to subtract from the red, green and blue values (0 to 1). Default: that of ImageNet."),
+        typer.Option(
+            help="Mean to subtract from the red, green and blue values (0 to 1). Default: the mean of ImageNet."
+        ),
     ] = "0.485,0.456,0.406",
     std: Annotated[
         str,
         typer.Option(
-            help="Standard deviation to divide the values by, after subtracting --mean. Default: that of "
-            "ImageNet. --mean 0 --std 1 keeps the range 0 to 1."
+            help="Standard deviation: after --mean is subtracted, the values are divided by it. Default: the "
+            "standard deviation of ImageNet. --mean 0 --std 1 keeps the range 0 to 1."
         ),
     ] = "0.229,0.224,0.225",
     batch_size: Annotated[int, typer.Option(help="Number of images per batch.", min=1)] = 64,
     device: Annotated[str, typer.Option(help="Device to run the network on: auto, cpu, cuda or mps.")] = "auto",
     workers: Annotated[
-        int, typer.Option(help="Number of processes that decode images; 0 decodes in the main process.", min=0)
+        int, typer.Option(help="Number of processes that decode images. If 0, the main process decodes them.", min=0)
     ] = 0,
     on_unreadable: Annotated[
         str, typer.Option(help="What to do with images that cannot be read: error (stop) or skip (leave them out).")
@@ -61,7 +64,7 @@ def embed(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compute features of images with a frozen network and write them to an .npz file, on which fit is fast."""
+    """Compute features of images with a frozen network and write them to an .npz file. On features, fit is fast."""
     given = parse_pairs(arguments or [], "--with")
     settings = {"mean": parse_numbers(mean, "--mean"), "std": parse_numbers(std, "--std")}
 
@@ -84,7 +87,7 @@ def embed(
     )
     if made.left_out:
         typer.echo(
-            f"note: {format_count_with_verb(len(made.left_out), 'image')} not readable and left out: "
+            f"note: {format_count_with_verb(len(made.left_out), 'image')} not readable and therefore left out: "
             f"{format_names(made.left_out)}"
         )
     typer.echo(f"{made.n_images:,} images, {made.n_features:,} features each: {out}")

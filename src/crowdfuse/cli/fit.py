@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from crowdfuse.checks.choices import check_choice
-from crowdfuse.checks.durations import format_duration, parse_duration
+from crowdfuse.checks.durations import format_duration
 from crowdfuse.cli.options import (
     INPUTS_HELP,
     LABELS_HELP,
@@ -59,17 +59,18 @@ def fit(
     validation: Annotated[
         Path | None,
         typer.Option(
-            help="File of gold (trusted) labels to choose the best epoch by, with the columns item and label."
+            help="File of gold (trusted) labels used to choose the best epoch, with the columns item and label."
         ),
     ] = None,
     test: Annotated[
         Path | None,
-        typer.Option(help="File of gold labels to score the trained model by, with the columns item and label."),
+        typer.Option(help="File of gold labels used to score the trained model, with the columns item and label."),
     ] = None,
     gold: Annotated[
         Path | None,
         typer.Option(
-            help="File of gold labels to train on, with the columns item and label. Required by the method true-label."
+            help="File of gold labels used for training, with the columns item and label. Required by the method "
+            "true-label."
         ),
     ] = None,
     epochs: Annotated[
@@ -88,20 +89,25 @@ def fit(
     encoder: Encoder = None,
     effort: Annotated[
         str,
-        typer.Option(help="normal, or low: train once, without folds; faster, but the confidence is then too high."),
+        typer.Option(
+            help="normal, or low. low trains only one model, without cross-fitting folds: it is faster, but "
+            "the confidence is too high."
+        ),
     ] = "normal",
     max_time: Annotated[
         str | None,
         typer.Option(
-            help="Time limit of all trainings together, such as 90s, 10m or 2h; each gets an equal share, and fewer "
-            "epochs if these would take longer. Default: none."
+            help="Time limit of all training runs together (the model and the folds), such as 90s, 10m or 2h. Each "
+            "training run gets an equal share of the time, and fewer epochs if it would take longer. Default: no "
+            "limit."
         ),
     ] = None,
     folds: Annotated[
         int | None,
         typer.Option(
-            help="Number of cross-fitting folds for the consensus. With 0 there is no cross-fitting, and "
-            "the confidence is too high. Default: 5.",
+            help="Number of cross-fitting folds: for the consensus, each item is predicted by a model that was "
+            "trained without its fold. If 0, there is no cross-fitting, and the confidence is too high. Default: "
+            "5.",
             min=0,
         ),
     ] = None,
@@ -128,6 +134,7 @@ def fit(
     the labels that are most likely wrong.
     """
     from crowdfuse import runs
+    from crowdfuse.runs.time_limits import with_time_limit
 
     verbose = 0 if quiet or not is_rank_zero() else 1
     shown: list[str] = []  # notes that were printed before the training
@@ -148,9 +155,11 @@ def fit(
             raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
         _refuse_jobs(jobs)
         if folds == 1:
-            raise ValueError("--folds must be 0 or at least 2, got 1; with one fold nothing is left to train on")
+            raise ValueError("--folds must be 0 or at least 2, got 1: with one fold, no items are left for training")
         if folds and effort == "low":
-            raise ValueError(f"--effort low trains no folds; leave out --folds {folds} or --effort low")
+            raise ValueError(
+                f"--effort low trains no folds, so it cannot be combined with --folds {folds}; leave out one of the two"
+            )
         refuse_json(json_file, force)
         for given in (labels, inputs, validation, test, gold):
             refuse_same(json_file, given)
@@ -181,7 +190,7 @@ def fit(
             threads=threads,
         )
         if max_time is not None:
-            job.settings["max_time"] = parse_duration("--max-time", max_time) / (1 + job.n_folds)
+            job = with_time_limit(job, max_time)
     on_ready = partial(_print_start, is_default=method is None, shown=shown)
     summary = runs.start(job, folder, force=force, verbose=verbose, jobs=jobs, on_ready=on_ready)
     _print_summary(summary, folder, json_file, shown)
@@ -189,7 +198,7 @@ def fit(
 
 def _print_start(classifier: CrowdClassifier, data: JobData, job: Job, *, is_default: bool, shown: list[str]) -> None:
     """Print what was read and what is trained, before the training; add the notes that were printed to `shown`."""
-    from crowdfuse.runs.cross_fitting import training_costs
+    from crowdfuse.runs.fold_trainings import training_costs
 
     ann = data.train_annotations
     n_items = int((np.diff(ann.indptr) > 0).sum())
@@ -255,14 +264,16 @@ def _describe_result(summary: dict[str, Any]) -> str:
 
 def _describe_effort(job: Job, n_trainings: int) -> str:
     """Return the effort of a job, how often it trains, and its time limit: 'normal (6 trainings: ...)'."""
+    from crowdfuse.runs.time_limits import total_time_limit
+
     parts = ["1 training"]
     if n_trainings > 1:
-        parts = [f"{n_trainings} trainings: the model, and {n_trainings - 1} on folds, for the consensus"]
+        parts = [f"{n_trainings} training runs: the model, and {n_trainings - 1} on folds, for the consensus"]
     elif job.effort == "low" or not job.folds:
         parts.append("no folds, so the confidence will be too high")
-    if job.settings.get("max_time") is not None:
-        seconds = parse_duration("max_time", job.settings["max_time"])
-        parts.append(f"at most {format_duration(seconds * (1 + job.n_folds))}")
+    seconds = total_time_limit(job)
+    if seconds is not None:
+        parts.append(f"at most {format_duration(seconds)}")
     return f"{job.effort} ({'; '.join(parts)})"
 
 
@@ -281,11 +292,11 @@ def _describe_network(classifier: CrowdClassifier) -> str:
 
 
 def _refuse_jobs(jobs: int) -> None:
-    """Raise an error if --jobs is given to one of several launched processes, which already share the machine."""
+    """Raise an error if --jobs is given and torchrun launched several processes, which already share the machine."""
     if jobs > 1 and launched_processes() not in (None, (1, 1)):
         raise ValueError(
-            f"--jobs {jobs} cannot be combined with several launched processes (torchrun): each of these would start "
-            "more processes; leave out --jobs"
+            f"--jobs {jobs} cannot be combined with torchrun, because each of its processes would start further "
+            "processes; leave out --jobs"
         )
 
 
@@ -299,14 +310,17 @@ def _refuse_beside_resume(context: typer.Context) -> None:
         if name not in allowed and getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
     ]
     if given:
-        raise ValueError(f"--resume takes all options from the run folder; leave out {', '.join(given)}")
+        raise ValueError(f"--resume uses the options that are stored in the run folder; leave out {', '.join(given)}")
 
 
 @print_errors
 def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit, or the model folder inside it.")],
+    run: Annotated[Path, typer.Argument(help="Run folder written by crowdfuse fit, or the model folder inside it.")],
     inputs: Annotated[
-        Path, typer.Argument(help="Features, texts or a folder of images, in the format that was used for fit.")
+        Path,
+        typer.Argument(
+            help="New inputs in the format that was used for fit: a file of features or texts, or a folder of images."
+        ),
     ],
     file: Annotated[Path, typer.Option("--out", help="CSV file to write.")] = Path("predictions.csv"),
     proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
@@ -317,7 +331,8 @@ def predict(
     text: Annotated[
         str | None,
         typer.Option(
-            help="Name of the column of texts. Default: detected by its name, such as text, or by its contents."
+            help="Name of the column of texts. Default: the column is detected by its name, such as text, or by its "
+            "content."
         ),
     ] = None,
     image_size: Annotated[

@@ -1,6 +1,6 @@
 """Options and steps shared by the commands that run a grid: storage, plan, running, results, exit status.
 
-A grid is a table of experiments. Each of its cells is one training run, for example of one method with one seed.
+A grid is a table of experiments. Each cell of the grid is one training run, for example of one method with one seed.
 """
 
 from __future__ import annotations
@@ -33,30 +33,32 @@ def _cluster(address: str | None) -> str | None:
         raise typer.BadParameter(f"must be ray://host:port, local or auto, got {address!r}")
     needed = ("ray",) if address in ("local", "auto") else ("ray", "grpc")
     if any(find_spec(name) is None for name in needed):
-        raise typer.BadParameter(f"{address} needs Ray: pip install 'crowdfuse[cluster]'")
+        raise typer.BadParameter(
+            f"{address} requires Ray with all its parts; install it with: pip install 'crowdfuse[cluster]'"
+        )
     return address
 
 
 Methods = Annotated[
     str | None,
     typer.Option(
-        help="Methods to run, separated by commas. Default: those suited to the data or experiment. "
-        f"All: {', '.join(ESTIMATORS)}."
+        help="Methods to run, separated by commas. Default: the methods suited to the data or experiment. All "
+        f"methods: {', '.join(ESTIMATORS)}."
     ),
 ]
 Jobs = Annotated[
     int | None,
     typer.Option(
-        help="Number of runs in parallel; each is a process with one thread. Default: 1; on a running cluster, its "
-        "number of CPUs.",
+        help="Number of runs in parallel. Each run is a process with one thread. Default: 1; on a running cluster, "
+        "the number of its CPUs.",
         min=1,
     ),
 ]
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Run on a Ray cluster: ray://host:port (a remote one), auto (one that already runs on this machine), or "
-        "local (a new one with --jobs CPUs).",
+        help="Run on a Ray cluster: ray://host:port (a remote cluster), auto (a cluster that already runs on this "
+        "machine), or local (a new cluster with --jobs CPUs).",
         callback=_cluster,
     ),
 ]
@@ -78,7 +80,7 @@ def open_store(folder: Path) -> Store:
 
 
 def refuse_own(json_file: Path | None, folder: Path) -> None:
-    """Raise an error if --json names a file that the command itself writes into the folder."""
+    """Raise an error if the --json file is one of the files that the command writes into the folder."""
     for name in (STORE_FILE, "table.json", "table.md"):
         refuse_same(json_file, folder / name)
 
@@ -182,10 +184,11 @@ def run_grid_command(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Run the missing cells, then write and print the report of the finished ones.
+    """Run the missing cells, then write and print the report of the finished cells.
 
     `write_report` writes the files of the report and returns its Markdown and its numbers, or None if there is nothing
-    to report. With `plan`, the missing runs are listed instead; with `show`, nothing is run.
+    to report. If `plan` is true, the missing runs are only listed. If `show` is true, the report is made without
+    running anything.
     """
     from crowdfuse.io.files import write_json
 

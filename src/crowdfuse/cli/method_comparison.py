@@ -1,4 +1,4 @@
-"""`crowdfuse reproduce mnist-kinds` and `crowds --tune`: all methods under equal rules, default and tuned."""
+"""`crowdfuse reproduce mnist-kinds` and `crowds --tune`: all methods under equal rules, at defaults and tuned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def mnist_kinds(
     tune: Annotated[
         int,
         typer.Option(
-            help="Number of combinations of settings to try per method, the defaults first. 1 means no tuning.", min=1
+            help="Number of combinations of settings to try per method, the defaults first. 1 means that nothing is "
+            "tuned.",
+            min=1,
         ),
     ] = 1,
     values: Annotated[
@@ -50,10 +52,10 @@ def mnist_kinds(
 ) -> None:
     """Beyond the paper: compare all methods on several kinds of wrong labels, under equal rules.
 
-    All methods train the same small network on 10,000 MNIST images, with five seeds. There are two sets of results:
-    with the default epoch of each method, and with the epoch chosen by held-out labels. With --tune, settings are
-    chosen twice: once by the labels of the annotators, and once by gold labels. Finished runs are kept and not
-    repeated.
+    All methods train the same small network on 10,000 MNIST images, with five seeds. There are two sets of results: in
+    the first, each method chooses its epoch as it does by default; in the second, all methods choose it by held-out
+    labels. If --tune is given, settings are chosen twice: once by the labels of the annotators, and once by gold
+    labels. Finished runs are kept and not repeated.
     """
     run_method_comparison(
         "mnist-kinds", tune, values, methods, seeds, jobs, cluster, data, folder, plan, show, json_file, force, quiet
@@ -76,7 +78,7 @@ def run_method_comparison(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Run the missing cells of a group of data sets, and print the tables of the finished ones."""
+    """Run the missing cells of a group of data sets, and print the tables of the finished cells."""
     from crowdfuse.experiments.method_comparison import DATASET_GROUPS, MethodComparisonExecutor, comparison_cells
     from crowdfuse.experiments.method_comparison_tables import render_markdown, write_method_comparison
     from crowdfuse.experiments.protocols import select_runs

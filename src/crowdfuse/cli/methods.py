@@ -14,7 +14,9 @@ from crowdfuse.estimators.registry import ESTIMATORS
 def methods(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help=f"Methods to describe in detail. Default: an overview of all ({', '.join(ESTIMATORS)})."),
+        typer.Argument(
+            help=f"Methods to describe in detail. Default: an overview of all methods ({', '.join(ESTIMATORS)})."
+        ),
     ] = None,
     page: Annotated[
         bool, typer.Option("--page", help="Print the documentation page about all methods as Markdown.")

@@ -28,37 +28,38 @@ Download = Annotated[bool, typer.Option("--download", help="Download the data se
 Seed = Annotated[int, typer.Option(help="Random seed.", min=0)]
 
 LABELS_HELP = (
-    "File of labels: CSV, TSV, Excel or Parquet with columns item, annotator, label; or an export of Label Studio, "
-    "Argilla, Prodigy or doccano (JSON, JSONL, CSV, or a folder or zip file with one file per annotator)."
+    "File of labels. Either a table (CSV, TSV, Excel or Parquet) with the columns item, annotator and label; or an "
+    "export of Label Studio, Argilla, Prodigy or doccano (JSON, JSONL, CSV, or a folder or zip file with one file "
+    "per annotator)."
 )
 OnMissing = Annotated[
     str, typer.Option(help="What to do with items that lack labels or inputs: error (stop) or drop (leave them out).")
 ]
 INPUTS_HELP = (
-    "Features (.npy, .npz, .csv, .tsv, .parquet), a table with an item column and a column of texts, or a folder of "
-    "images. Default: the texts or images in the file of labels."
+    "The inputs: a file of features (.npy, .npz, .csv, .tsv, .parquet), a table with an item column and a column of "
+    "texts, or a folder of images. Default: the texts or images in the file of labels."
 )
 Encoder = Annotated[
     str | None,
     typer.Option(
-        help="Encoder that turns texts or images into numbers. Texts: tfidf (default), sentence or "
-        "sentence:NAME (a model of "
-        "sentence-transformers, or a folder). Images: torchvision/NAME or timm/NAME, a frozen pretrained network "
-        "(default: none). Either: module:callable; importing runs its code."
+        help="Encoder that turns texts or images into numbers. For texts: tfidf (default), sentence, or "
+        "sentence:NAME (a model of sentence-transformers, or a folder). For images: torchvision/NAME or "
+        "timm/NAME, a frozen pretrained network (default: none). For both: module:callable, your own function; "
+        "importing its module runs the code in it."
     ),
 ]
 ImageSize = Annotated[
     int | None,
     typer.Option(
-        help="Resize images to this many pixels per side. Default: images larger than 96 pixels, or of several "
-        "sizes, become 64 x 64; with --encoder, the size that the encoder expects.",
+        help="Resize images to this many pixels per side. Default: images of several sizes, or larger than 96 "
+        "pixels, become 64 x 64. If --encoder is given, the default is the size that the encoder expects.",
         min=16,
     ),
 ]
 
 
 def print_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a command: an input error is printed as one message without traceback, and the exit code is 2."""
+    """Wrap a command: an input error is printed as one message without a traceback, and the exit code is 2."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -90,7 +91,7 @@ def refuse_outputs(folder: Path, marker: str, json_file: Path | None, force: boo
 
 
 def refuse_same(output: Path | None, given: Path | None) -> None:
-    """Raise an error if a command would overwrite a file that it reads; --force does not allow it either."""
+    """Raise an error if a command would overwrite a file that it reads, even if --force is given."""
     if output is not None and given is not None and output.resolve() == given.resolve():
         raise ValueError(f"{output} is an input and would be overwritten; choose another name for the output")
 
@@ -101,7 +102,7 @@ def refuse_json(path: Path | None, force: bool) -> None:
 
     if path is not None:
         if path.is_dir():
-            raise IsADirectoryError(f"--json {path} is a folder; give the name of a file to write")
+            raise IsADirectoryError(f"--json {path} is a folder; give the name of a file")
         refuse_existing(path, force=force)
 
 
@@ -130,12 +131,12 @@ def parse_names(text: str, name: str) -> list[str]:
     """Return distinct names from text such as "a,b"."""
     parts = [part.strip() for part in text.split(",")]
     if not all(parts) or len(set(parts)) < len(parts):
-        raise ValueError(f"{name} must be names separated by commas, each once, got {text!r}")
+        raise ValueError(f"{name} must be distinct names separated by commas, got {text!r}")
     return parts
 
 
 def parse_settings(options: dict[str, Any], pairs: list[str]) -> dict[str, Any]:
-    """Return the settings from options such as `--epochs` and from `--set`; raise if a setting is in both."""
+    """Return the settings from options such as `--epochs` and from `--set`; an error if a setting is in both."""
     settings = parse_pairs(pairs, "--set")
     twice = [name for name in settings if name in options and not (name == "random_state" and options[name] == 0)]
     if twice:
@@ -150,7 +151,7 @@ def parse_pairs(pairs: list[str], option: str) -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise ValueError(f"{option} takes name=value, got {pair!r}")
+            raise ValueError(f"{option} must have the form name=value, got {pair!r}")
         name = name.strip().replace("-", "_")
         if name in settings:
             raise ValueError(f"{option} {name} is given twice; keep one of them")

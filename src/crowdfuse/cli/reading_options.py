@@ -50,7 +50,7 @@ def _parameter(option: Field[Any]) -> inspect.Parameter:
     """Return the command parameter for a field of `Reading`."""
     hint = option_type(option)
     if allowed_values(option):
-        hint = str  # checked by `_parse`, whose message lists the allowed values and suggests one
+        hint = str  # `_parse` checks the value; its message lists the allowed values and suggests one
     elif _is_sequence(hint):
         hint = str | None
     return inspect.Parameter(
@@ -77,7 +77,7 @@ def _is_sequence(hint: Any) -> bool:
 
 
 def _parse_sequence(text: str, name: str) -> list[Any]:
-    """Return distinct names from text such as "a,b"; integers if all of them are integers."""
+    """Return distinct names from text such as "a,b"; as integers if all names are integers."""
     import numpy as np
 
     from crowdfuse.labels.ids import parse_integer_ids, refuse_repeats

@@ -31,36 +31,40 @@ if TYPE_CHECKING:
 @print_errors
 @with_reading_options
 def report(
-    run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit, or a file of labels.")],
+    run: Annotated[Path, typer.Argument(help="Run folder written by crowdfuse fit, or a file of labels.")],
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="HTML file to write; a Markdown and a JSON file with the same name are written beside it. Default: "
-            "report.html in the run folder; for the file labels.csv, labels-report.html beside it.",
+            help="HTML file to write. A Markdown file and a JSON file with the same name are written beside it. "
+            "Default: report.html in the run folder. For a file of labels such as labels.csv: labels-report.html "
+            "beside it.",
         ),
     ] = None,
     gold: Annotated[
         Path | None,
-        typer.Option(help="File of gold (trusted) labels, with the columns item and label. Used only for scoring."),
+        typer.Option(
+            help="File of gold (trusted) labels, with the columns item and label. They are used only for scoring."
+        ),
     ] = None,
     items: Annotated[int, typer.Option(help="Number of disputed items to show, at most 200.", min=1, max=200)] = 30,
     sensitivity: Annotated[
         float,
         typer.Option(
-            help="Two classes with gold labels only: sensitivity (recall of the positive class) to reach. The report "
-            "shows which threshold reaches it, and at what specificity and precision.",
+            help="Sensitivity (recall of the positive class) to reach. The report shows the decision threshold that "
+            "reaches it, and the specificity and precision at this threshold. Only for two classes, if there are "
+            "gold labels.",
             min=0,
             max=1,
         ),
     ] = 0.95,
     positive: Annotated[
-        str | None, typer.Option(help="Two classes only: name of the positive class. Default: the second class.")
+        str | None, typer.Option(help="Name of the positive class. Only for two classes. Default: the second class.")
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"For a file of labels: aggregation method ({', '.join(AGGREGATORS)}). Default: dawid-skene."
+            help=f"Aggregation method ({', '.join(AGGREGATORS)}). Only for a file of labels. Default: dawid-skene."
         ),
     ] = None,
     reading: Reading = DEFAULT_READING,
@@ -112,11 +116,11 @@ def report(
 
 
 def _refuse_reading(run: Path, options: list[str]) -> None:
-    """Raise an error if options for reading labels are given with a run folder, which stores its own."""
+    """Raise an error if options for reading labels are given together with a run folder, which stores these options."""
     if options:
         raise ValueError(
-            f"{option_name(options[0])} applies only to a file of labels, but {run} is a run folder, which stores how "
-            f"its labels were read; leave out {option_name(options[0])}"
+            f"{option_name(options[0])} cannot be used with {run}: it is a run folder, which stores how its labels "
+            f"were read. Leave out {option_name(options[0])}"
         )
 
 
@@ -139,7 +143,7 @@ def _report_labels(labels: Path, reading: Reading, gold: Path | None, *, method:
         n_left_out = int((~known).sum())
         if n_left_out:
             notes.append(
-                f"{format_count(n_left_out, 'item')} of {gold} left out: "
-                f"{'it has' if n_left_out == 1 else 'they have'} no labels."
+                f"{format_count(n_left_out, 'item')} of {gold} {'was' if n_left_out == 1 else 'were'} left out "
+                f"because {'it has' if n_left_out == 1 else 'they have'} no labels."
             )
     return report_labels(ann, method=method, gold=truth, notes=notes, title=f"{labels.name}: {method}", **shown)

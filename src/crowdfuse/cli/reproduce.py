@@ -52,16 +52,17 @@ Items = Annotated[int | None, typer.Option(help="Train on this many items only. 
 Scale = Annotated[
     str | None,
     typer.Option(
-        help="paper: train the paper's networks on images, which needs a GPU to be fast. desk: train small networks on "
-        "features from a frozen network. Default: paper with a GPU, desk without. Experiments on MNIST have no --scale."
+        help="paper: train the paper's networks on images; this is fast only on a GPU. desk: train small networks on "
+        "features from a frozen network. Default: paper if there is a GPU, else desk. Experiments on MNIST have "
+        "no --scale."
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Run at the paper's scale even without a GPU, which takes very long.")]
 Annotator = Annotated[
     list[str] | None,
     typer.Option(
-        help="supp3 only: use a network as annotator, given as NAME=FOLDER (of a saved model) or "
-        "NAME=MODULE:CALLABLE (your own code, which is imported and run). May be repeated."
+        help="supp3 only: use your own network as an annotator, given as NAME=FOLDER (the folder of a saved model) "
+        "or NAME=MODULE:CALLABLE (your own code, which is imported and run). May be repeated."
     ),
 ]
 Skip = Annotated[bool, typer.Option("--skip-unreadable", help="table3 only: leave out images that cannot be decoded.")]
@@ -69,13 +70,15 @@ Bf16 = Annotated[
     bool,
     typer.Option(
         "--bf16",
-        help="Train in mixed bfloat16 precision and channels-last layout: faster on GPUs and new CPUs, less precise.",
+        help="Train with mixed bfloat16 precision and channels-last layout. This is faster on GPUs and new CPUs, but "
+        "less precise.",
     ),
 ]
 Values = Annotated[
     str | None,
     typer.Option(
-        help="Values of the parameter that the experiment varies, separated by commas. Default: all its values."
+        help="Values of the parameter that the experiment varies, separated by commas. Default: all values of the "
+        "experiment."
     ),
 ]
 
@@ -110,7 +113,7 @@ GRIDS = {
 
 
 def grid_command(name: str) -> Callable[..., None]:
-    """Return the command of a grid, which runs the missing cells and prints the table of all finished ones."""
+    """Return the command of a grid. The command runs the missing cells and prints the table of all finished cells."""
 
     @print_errors
     def command(
@@ -204,7 +207,7 @@ def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
     named = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     if len(named) < len(pairs) or not all(name and source for name, source in named.items()):
         raise ValueError(
-            f"--annotator must be NAME=FOLDER or NAME=MODULE:CALLABLE, each name once, got {format_names(pairs)}"
+            f"--annotator must be NAME=FOLDER or NAME=MODULE:CALLABLE, with distinct names, got {format_names(pairs)}"
         )
     return with_models(experiment, named)
 
@@ -247,8 +250,8 @@ def twomoon(
     split: Annotated[
         str,
         typer.Option(
-            help="Share of the points to train on. text: four fifths, as in the paper's text. code: one fifth, as in "
-            "the paper's code."
+            help="Which share of the points is the training set. text: four fifths, as in the paper's text. code: "
+            "one fifth, as in the paper's code."
         ),
     ] = "text",
     epochs: Annotated[int, typer.Option(help="Number of steps of full-batch SGD.", min=1)] = 400,

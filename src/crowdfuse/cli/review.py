@@ -13,10 +13,12 @@ from crowdfuse.cli.options import Force, Threads, print_errors, refuse_same, use
 
 @print_errors
 def review(
-    run: Annotated[Path, typer.Argument(help="Run folder of crowdfuse fit.")],
+    run: Annotated[Path, typer.Argument(help="Run folder written by crowdfuse fit.")],
     export: Annotated[
         Path | None,
-        typer.Option(help="Write the decisions so far to this CSV file, with the columns item and label, and exit."),
+        typer.Option(
+            help="Write the decisions made so far to this CSV file, with the columns item and label, and exit."
+        ),
     ] = None,
     reviewer: Annotated[
         str | None, typer.Option(help="Name stored with each decision. Default: your login name.")
@@ -28,7 +30,7 @@ def review(
     threads: Threads = 1,
     force: Force = False,
 ) -> None:
-    """Start a web page, for this machine only, on which you decide the class of disputed items.
+    """Start a web page on which you decide the class of disputed items. Only this machine can open the page.
 
     An item is disputed if an annotator or the prediction disagrees with the consensus. The items with the lowest
     confidence come first.

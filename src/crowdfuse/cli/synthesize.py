@@ -29,16 +29,16 @@ def synthesize(
     rule: Annotated[
         str,
         typer.Option(
-            help="How annotators err. weakness: each errs on the images that are similar to one image, the "
-            "weakness image. hammer-spammer: each is always right (hammer) or unreliable (spammer), per class "
-            "or on all items. habit: each confuses certain classes."
+            help="How annotators err. weakness: each annotator errs on all images that are similar to one image, the "
+            "weakness image. hammer-spammer: each annotator is always right (hammer) or unreliable (spammer), "
+            "per class or on all items. habit: each annotator confuses certain classes."
         ),
     ] = "weakness",
     epsilon: Annotated[
         str | None,
         typer.Option(
-            help="weakness: annotators err on images whose Euclidean distance to their weakness image is below this "
-            "value. One number, or one per annotator, separated by commas."
+            help="weakness: annotators err on images within this Euclidean distance of their weakness image. One "
+            "number, or one per annotator, separated by commas."
         ),
     ] = None,
     weakness: Annotated[
@@ -46,14 +46,17 @@ def synthesize(
     ] = None,
     accuracies: Annotated[
         str | None,
-        typer.Option(help="weakness: target accuracy of each annotator, separated by commas, instead of --weakness."),
+        typer.Option(
+            help="weakness: target accuracy of each annotator, separated by commas. Use it instead of --weakness."
+        ),
     ] = None,
     wrong: Annotated[
         str | None,
         typer.Option(
-            help="weakness: which wrong label is given. uniform: a random wrong class, as in the paper. any: a random "
-            "class. looks: the class of the weakness image. shift: the class whose number is higher by a fixed amount. "
-            "neighbour: the most similar class. copy: the same wrong class for all annotators."
+            help="weakness: which wrong label is given. uniform: a random wrong class, as in the paper. any: a "
+            "random class. looks: the class of the weakness image. shift: the class whose number is higher by a "
+            "fixed amount (modulo the number of classes). neighbour: the most similar class. copy: the same "
+            "wrong class for all annotators."
         ),
     ] = None,
     by: Annotated[
@@ -86,7 +89,8 @@ def synthesize(
         ),
     ] = None,
     n_habits: Annotated[
-        int | None, typer.Option(help="habit: number of random habits per annotator, instead of --habits.", min=1)
+        int | None,
+        typer.Option(help="habit: number of random habits per annotator. Use it instead of --habits.", min=1),
     ] = None,
     share: Annotated[
         str | None,
@@ -100,7 +104,11 @@ def synthesize(
     ] = None,
     missing: Annotated[float, typer.Option(help="Share of the labels to remove at random.")] = 0.0,
     items: Annotated[
-        int | None, typer.Option(help="Use only this many items, the first ones of the data set. Default: all.", min=2)
+        int | None,
+        typer.Option(
+            help="Use only the first items of the data set, this many. Default: all items (MNIST: the first 55,000).",
+            min=2,
+        ),
     ] = None,
     gold: Annotated[
         Path | None, typer.Option(help="Also write the true classes to this CSV file, with the columns item and label.")
@@ -160,7 +168,7 @@ def _pairs(text: str) -> list[list[tuple[int, int]]]:
         return [[_pair(habit) for habit in one.split("+")] for one in text.split(",")]
     except ValueError as error:
         raise ValueError(
-            f"--habits must be pairs of classes such as 5:6, with + between the pairs of one annotator and commas "
+            "--habits must be pairs of classes such as 5:6, with + between the pairs of one annotator and a comma "
             f"between annotators, got {text!r}"
         ) from error
 
@@ -172,5 +180,5 @@ def _pair(text: str) -> tuple[int, int]:
 
 
 def _one_or_each(values: list[float]) -> float | list[float]:
-    """Return a single number itself, and several numbers as a list."""
+    """Return the number if there is only one, else the list."""
     return values[0] if len(values) == 1 else values

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 def read_arrays(
     place: Path, files: Mapping[str, Iterable[str]], otherwise: str, optional: Iterable[str] = ()
 ) -> dict[str, NDArray[Any]]:
-    """The named arrays of the named files in the folder `place`; `otherwise` says what to do if one is missing.
+    """The named arrays of the named files in the folder `place`. `otherwise` says what to do if a file is missing.
 
-    Arrays named in `optional` are read from the files that have them.
+    The arrays in `optional` are read if a file has them.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for name, keys in files.items():
@@ -40,6 +40,6 @@ def refuse_other_lengths(place: Path, arrays: Mapping[str, NDArray[Any]], pairs:
     for one, other in pairs:
         if len(arrays[one]) != len(arrays[other]):
             raise ValueError(
-                f"{place}: {one} has {len(arrays[one]):,} rows, {other} has {len(arrays[other]):,}; "
-                "both need one row per item"
+                f"{place}: {one} has {len(arrays[one]):,} rows, but {other} has {len(arrays[other]):,}; both must "
+                "have one row per item"
             )

@@ -104,14 +104,14 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. The data set can be there
-        in three forms:
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. The data set can have
+        three forms:
 
         - The data folder contains the unpacked folder ``cifar-100-python/`` (for CIFAR-10, ``cifar-10-batches-py/``).
         - The data folder is this unpacked folder itself.
         - The data folder contains the official archive. It is read without unpacking, after its checksum was verified.
 
-        An unpacked folder may contain fewer images than the official one.
+        An unpacked folder may contain fewer images than the official data set.
     name : {'cifar100', 'cifar10'}, default='cifar100'
         The data set.
     download : bool, default=False
@@ -127,7 +127,7 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -149,7 +149,7 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
 
 
 def _find(base: Path, source: Source, name: str, *, download: bool) -> Path:
-    """The folder with all files, or the archive, which is downloaded or reported as missing if there is neither."""
+    """The folder with all files, or the archive. If there is neither, download the archive or raise an error."""
     folders = (base / source.folder, base)
     missing = {folder: [file for file in source.files if not (folder / file).is_file()] for folder in folders}
     folder = min(folders, key=lambda folder: len(missing[folder]))
@@ -180,8 +180,8 @@ def _read_archive(path: Path, source: Source) -> dict[str, _File]:
     found = checksum(archive, like=source.archive_sum)
     if found != source.archive_sum:
         raise ValueError(
-            f"{path}: checksum {found}, but the published file has {source.archive_sum}; it is damaged or another "
-            "file: remove it and download it again (--download, or download=True)"
+            f"{path} has checksum {found}, but the published file has {source.archive_sum}, so this file is damaged "
+            "or a different one. Remove it and download it again (--download, or download=True)"
         )
     members = {f"{source.folder}/{file}": file for file in source.files}
     files = {}
@@ -199,7 +199,7 @@ def _parse(content: bytes, where: str) -> _File:
 
 
 def _join(parts: list[tuple[NDArray[np.uint8], NDArray[np.int64]]]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The parts joined in new arrays: those from a pickle are read-only."""
+    """The parts joined in new arrays, because arrays from a pickle are read-only."""
     return np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
 
 

@@ -1,7 +1,7 @@
 """CIFAR-10H (Peterson et al., ICCV 2019): the test images of CIFAR-10, each labelled by about 51 of 2,571 people.
 
-The authors' file has one row per trial: one person who labels one image. Attention checks, which show other images, are
-skipped.
+The authors' file has one row per trial. In a trial, one person labels one image. Attention checks, which show other
+images, are skipped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COLUMNS = {
 
 
 class _Trials(NamedTuple):
-    """The trials without attention checks: image, annotator, label, true class and line of each."""
+    """The trials, without attention checks: image, annotator, label, true class and line number of each trial."""
 
     where: str
     image: NDArray[np.int64]
@@ -58,15 +58,16 @@ class _Trials(NamedTuple):
 def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> CrowdDataset:
     """Load CIFAR-10H with the images of CIFAR-10.
 
-    The training set consists of the 10,000 test images of CIFAR-10, because people labelled these. The test set
-    consists of the 50,000 training images of CIFAR-10.
+    People labelled the test images of CIFAR-10. The training set therefore consists of these 10,000 test images, and
+    the test set consists of the 50,000 training images of CIFAR-10.
 
     Parameters
     ----------
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. It contains
-        ``cifar10h-raw.csv`` or the published ``cifar10h-raw.zip``, either directly, in the subfolder ``cifar10h``, or
-        in a clone of the authors' repository ``cifar-10h``. CIFAR-10 must be where `load_cifar` expects it.
+        ``cifar10h-raw.csv`` or the published ``cifar10h-raw.zip``. The file is in the data folder itself, in its
+        subfolder ``cifar10h``, or in a clone of the authors' repository ``cifar-10h``. CIFAR-10 must be where
+        `load_cifar` expects it.
     download : bool, default=False
         Whether to download missing files.
 
@@ -80,7 +81,7 @@ def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crow
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -114,14 +115,14 @@ def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) 
     Returns
     -------
     data : LabelOnly
-        The images with at least one label; all of them have a gold label.
+        The labels of all images with at least one label. All these images have a gold label.
 
     Raises
     ------
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
     """
     trials = _read(_find(_base(folder), download=download))
     ann = trials.annotations(N_IMAGES)
@@ -137,7 +138,7 @@ def _base(folder: Path | None) -> Path:
 
 
 def _find(base: Path, *, download: bool) -> Path:
-    """The file or the archive, downloaded if it is missing and `download`."""
+    """The file or the archive. If both are missing and `download` is true, the archive is downloaded."""
     folders = [*(base / below for below in FOLDERS), base]
     for path in (folder / name for folder in folders for name in (FILE, ARCHIVE)):
         if path.is_file():
@@ -162,8 +163,8 @@ def _read(path: Path) -> _Trials:
     found = checksum(content, like=ARCHIVE_SUM)
     if found != ARCHIVE_SUM:
         raise ValueError(
-            f"{path}: checksum {found}, but the published file has {ARCHIVE_SUM}; it is damaged or another file: "
-            "remove it and download it again (download=True)"
+            f"{path} has checksum {found}, but the published file has {ARCHIVE_SUM}, so this file is damaged or a "
+            "different one. Remove it and download it again (download=True)"
         )
     with zipfile.ZipFile(io.BytesIO(content)) as archive, archive.open(FILE) as packed:
         return _parse(io.TextIOWrapper(packed, "utf-8", "replace", newline=""), f"{path}, {FILE}")
@@ -195,9 +196,9 @@ def _refuse_other_images(trials: _Trials, data: CifarData) -> None:
     beyond = np.flatnonzero(trials.image >= len(data.y_test))
     if len(beyond):
         raise ValueError(
-            f"{trials.where}, line {trials.line[beyond[0]]}: cifar10_test_test_idx is {trials.image[beyond[0]]}, "
-            f"but CIFAR-10's test file has only {len(data.y_test):,} images; use the official file, which has "
-            f"{N_IMAGES:,}"
+            f"{trials.where}, line {trials.line[beyond[0]]}: cifar10_test_test_idx is image number "
+            f"{trials.image[beyond[0]]}, but the test file of CIFAR-10 has only {len(data.y_test):,} images. Replace "
+            f"the CIFAR-10 files by the official ones, which have {N_IMAGES:,} test images"
         )
     _refuse_other_truth(trials, data.y_test, "CIFAR-10's own test file, whose images may be in another order,")
 

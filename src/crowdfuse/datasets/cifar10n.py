@@ -1,7 +1,8 @@
 """CIFAR-10N (Wei et al., 2022) as frozen features, with three human labels per image.
 
-The annotators are the people (workers), if the file says who gave each label. A file without worker ids has only the
-first, second and third label of each image; its annotators are these three slots, each of which mixes many people.
+If the file says who gave each label, the annotators are the people (workers). A file without worker ids has only the
+first, second and third label of each image. In that case there are three annotators, one per position, and each of them
+stands for many people.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ SLOTS = ["slot-1", "slot-2", "slot-3"]
 def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     """Load CIFAR-10N as frozen features.
 
-    Each image has three labels. If ``labels.npz`` has an array ``workers``, it tells which worker gave each label, and
-    the annotators are the workers; if a worker labelled an image twice, the first label is used. Without this array,
-    there are three annotators: the first gave the first label of every image, and so on.
+    Each image has three labels. If ``labels.npz`` has an array ``workers`` with the id of the person who gave each
+    label, these people are the annotators. If a person labelled an image twice, the first label is used. If there is no
+    such array, there are three annotators: annotator 1 stands for everyone who gave the first label of an image, and so
+    on.
 
     Parameters
     ----------
@@ -44,7 +46,7 @@ def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""CIFAR-100 as frozen features of a network, with the pixel distances from which synthetic annotators are made."""
+"""CIFAR-100 as frozen features of a network, with pixel distances for creating synthetic annotators."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class CifarFeatures:
     y_train, y_test : ndarray of shape (n_images,), int64
         Class numbers.
     distances : ndarray of shape (n_train_images, n_annotators), float32
-        Euclidean distance, with pixels scaled to [0, 1], of each training image to the weakness image of each simulated
-        annotator; see `weakness_annotators`.
+        Euclidean distance of each training image to the weakness image of each simulated annotator, with pixels scaled
+        to [0, 1]. A simulated annotator gives wrong labels near its weakness image; see `weakness_annotators`.
     """
 
     X_train: NDArray[np.float32]
@@ -54,7 +54,7 @@ def load_cifar_features(folder: Path | None = None) -> CifarFeatures:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
     """
     place = data_folder(folder, "cifar100", "cifar100/ with frozen features") / "cifar100"
     arrays = read_arrays(place, FILES, "--scale desk reads frozen features, --scale paper the images")

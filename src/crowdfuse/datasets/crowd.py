@@ -13,14 +13,14 @@ from crowdfuse.labels.annotations import Annotations
 
 @dataclass(frozen=True)
 class CrowdDataset:
-    """A training set with the labels of annotators and gold labels, and a test set.
+    """A data set labelled by annotators: a training set with their labels and with gold labels, and a test set.
 
     Parameters
     ----------
     X : ndarray or ImageFiles of shape (n_items, ...)
         Training inputs: features, images, or image files that are read when needed.
     annotations : Annotations
-        The labels of the training items; row i belongs to row i of `X`.
+        The labels of the training items. Item i of the annotations is row i of `X`.
     y : ndarray of shape (n_items,), int64
         Gold labels of the training items.
     X_test : ndarray or ImageFiles of shape (n_test_items, ...)
@@ -50,5 +50,5 @@ class CrowdDataset:
 
     @property
     def classes(self) -> list[int]:
-        """All classes in the labels and gold labels, sorted."""
+        """All classes that occur in the labels or gold labels, sorted."""
         return sorted({*self.annotations.classes.tolist(), *self.y.tolist(), *self.y_test.tolist()})

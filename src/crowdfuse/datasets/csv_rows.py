@@ -21,12 +21,12 @@ def read_rows(lines: Iterable[str], where: str, needed: Sequence[str]) -> tuple[
     reader = csv.reader(lines)
     header = next(reader, [])
     if not header:
-        raise ValueError(f"{where} is empty; it needs the columns {', '.join(needed)}")
+        raise ValueError(f"{where} is empty; expected the columns {', '.join(needed)}")
     lacking = [name for name in needed if name not in header]
     if lacking:
         raise ValueError(
-            f"{where}, line 1: expected the columns {', '.join(needed)}; the header ({format_names(header)}) lacks "
-            f"{', '.join(lacking)}. Is it a file of another data set?"
+            f"{where}, line 1: expected the columns {', '.join(needed)}, but the header ({format_names(header)}) "
+            f"lacks {', '.join(lacking)}. Is it a file of another data set?"
         )
     return header, _rows(reader, where, len(header))
 
@@ -51,7 +51,7 @@ def _rows(reader: Any, where: str, width: int) -> Rows:
 
 
 def parse_index(text: str, below: int, where: str, line: int, column: str) -> int:
-    """The integer that a string of digits spells; an error unless it is less than `below`.
+    """The integer in a string of digits; an error unless it is less than `below`.
 
     >>> parse_index("12", 10, "said.csv", 3, "label")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""The data folder: the given one, or the one that an environment variable names."""
+"""The data folder: the given folder, or the value of an environment variable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DATA_FOLDER_VARIABLE = "CROWDFUSE_DATA"
 
 
 def data_folder(folder: Path | None, name: str, holds: str) -> Path:
-    """The data folder for the data set `name`; `holds` tells users what should be in it.
+    """The data folder for the data set `name`. `holds` describes its contents, for the error message.
 
     >>> data_folder(Path("mine"), "mnist", "mnist/").name
     'mine'
@@ -36,8 +36,8 @@ def refuse_missing(place: Path, files: Sequence[str], name: str, published: str)
     missing = [file for file in files if not (place / file).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: no {', '.join(missing)} in {place}. {published}; choose its "
-            f"parent folder with folder= or {DATA_FOLDER_VARIABLE}"
+            f"{name}: no {', '.join(missing)} in {place}. {published}; choose the parent of the folder {place.name} "
+            f"with folder= or {DATA_FOLDER_VARIABLE}"
         )
 
 
@@ -46,6 +46,6 @@ def refuse_missing_images(paths: Sequence[Path], name: str, published: str) -> N
     missing = [path for path in paths if not path.is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: {format_count_with_verb(len(missing), 'image')} missing of {len(paths):,}, the first "
+            f"{name}: {format_count_with_verb(len(missing), 'image')} missing of {len(paths):,}, the first is "
             f"{missing[0]}. {published}"
         )

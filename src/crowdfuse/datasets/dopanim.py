@@ -1,7 +1,7 @@
 """dopanim (Herde et al., NeurIPS 2024): about 10,500 photographs of 15 similar animals, labelled by 20 people.
 
-Annotators gave a likelihood per animal; the likeliest animal is the label. Images are read from their
-files when needed.
+Annotators gave a likelihood to each animal. The label is the most likely animal. Images are read from their files when
+needed.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ ANIMALS = (
 
 
 def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> CrowdDataset:
-    """Load dopanim as images, which are read from their files when needed.
+    """Load dopanim as images that are read from their files when they are needed.
 
-    Item ids are the observation numbers of the files. If an annotator labelled an image twice, the last label is used,
-    as in the authors' code. Annotators gave a likelihood to each animal; the label is the most likely one, or missing
-    if all likelihoods are 0. The validation images are not used.
+    Annotators gave a likelihood to each animal. The label is the most likely animal; it is missing if all likelihoods
+    are 0. If an annotator labelled an image twice, the last label is used, as in the authors' code. Item ids are the
+    observation numbers in the files. The validation images are not used.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
     size : int
         Height and width of the images in pixels.
     workers : int, default=0
-        Number of worker processes that decode images in advance; 0 decodes in the calling process.
+        Number of worker processes that decode images in advance. If 0, the calling process decodes them.
     seed : int, default=0
         Seed for breaking ties between equally likely animals.
 
@@ -71,7 +71,7 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -139,25 +139,25 @@ def _read_labels(path: Path, observations: dict[int, int], seed: int) -> Annotat
 
 
 def _likeliest(likelihoods: NDArray[np.float64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The likeliest class of each row, with ties broken by the seed, and whether any class is likely."""
+    """The likeliest class of each row (ties are broken by the seed), and whether any likelihood is above 0."""
     draws = np.random.default_rng(seed).random(likelihoods.shape)
     return argmax_breaking_ties(likelihoods, draws), likelihoods.max(1) > 0
 
 
 def _likelihoods(said: Any, where: str) -> list[float]:
-    """The likelihood of each animal, 0 if it is not named."""
+    """The likelihood of each animal; 0 for an animal that is not listed."""
     if not isinstance(said, dict):
         raise ValueError(f"{where}: likelihoods must be one number per animal, found {format_names([said])}")
     for name, value in said.items():
         if name not in ANIMALS:
-            raise ValueError(f"{where}: likelihoods name {name!r}, which is not one of {', '.join(ANIMALS)}")
+            raise ValueError(f"{where}: likelihoods has the key {name!r}, which is not one of {', '.join(ANIMALS)}")
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise ValueError(f"{where}: the likelihood {value!r} of {name} is not a finite number of at least 0")
     return [float(said.get(name, 0)) for name in ANIMALS]
 
 
 def _observation(value: Any, where: str) -> int:
-    """The number of an observation, which is text where it is a key and a number elsewhere."""
+    """The number of an observation. In JSON, it is text if it is a key, and a number elsewhere."""
     text = value if isinstance(value, str) else str(value) if type(value) is int else ""
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise ValueError(f"{where}: {value!r} is not the number of an observation")
@@ -168,10 +168,13 @@ def _read_records(path: Path, needed: tuple[str, ...]) -> list[tuple[str, dict[s
     """The records of a JSON file, with their ids."""
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:  # JSON's own, which names the line, and UTF-8's
+    except ValueError as error:  # invalid JSON (the message has the line) or invalid UTF-8
         raise ValueError(f"{path} cannot be read: {error}; download it again. {PUBLISHED}") from error
     if not isinstance(content, dict) or not content:
-        raise ValueError(f"{path}: expected records by id, found {format_names([content])}")
+        raise ValueError(
+            f"{path}: expected a JSON object that maps ids to records, found {format_names([content])}. Is it a file "
+            "of another data set?"
+        )
     for key, record in content.items():
         lacking = [name for name in needed if not isinstance(record, dict) or name not in record]
         if lacking:

@@ -1,4 +1,4 @@
-"""Download files from public mirrors, with a checksum, written whole or not at all."""
+"""Download files from public mirrors, check their checksums, and write each file as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 from crowdfuse.io.files import atomic_file
 
-DOWNLOAD_TIMEOUT_SECONDS = 30  # without receiving a byte
+DOWNLOAD_TIMEOUT_SECONDS = 30  # the longest time without receiving a byte
 
 
 def checksum(content: bytes, like: str) -> str:
@@ -41,6 +41,6 @@ def fetch(name: str, mirrors: Sequence[str], target: Path, expected: str) -> Non
         else:
             return
     raise OSError(
-        f"{name} could not be downloaded ({'; '.join(reasons)}). Without a network, "
-        f"get the file elsewhere and put it at {target}"
+        f"{name} could not be downloaded ({'; '.join(reasons)}). If there is no network, get the file elsewhere and "
+        f"put it at {target}"
     )

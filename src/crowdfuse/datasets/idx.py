@@ -11,15 +11,15 @@ UNSIGNED_BYTE = 0x08
 
 
 def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
-    """The array in an idx file of unsigned bytes, read-only; `where` names the file in error messages.
+    """The read-only array in an idx file of unsigned bytes. `where` is the name of the file in error messages.
 
     >>> read_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9]), "tiny").tolist()
     [[7, 8, 9]]
     """
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTE or not content[3]:
         raise ValueError(
-            f"{where}: begins with {content[:4].hex(' ') or 'nothing'}, but an idx file of bytes begins with "
-            "00 00 08 and its number of dimensions; is it another file, or still compressed?"
+            f"{where} begins with the bytes {content[:4].hex(' ') or '(none)'}, but an idx file begins with 00 00 08 "
+            "and the number of dimensions. Is it a different file, or still compressed?"
         )
     start = 4 + 4 * content[3]
     if len(content) < start:
@@ -29,7 +29,7 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
     if found != expected:
         what = "is cut short" if found < expected else "has bytes left over"
         raise ValueError(
-            f"{where}: {what}: its header says {' x '.join(map(str, shape))}, which is {expected:,} bytes, "
-            f"but {found:,} follow; download it again"
+            f"{where} {what}: by its header, the array has {' x '.join(map(str, shape))} values and so {expected:,} "
+            f"bytes, but {found:,} bytes follow; download it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

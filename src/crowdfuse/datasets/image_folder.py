@@ -1,4 +1,4 @@
-"""Folders of images with one folder per class, such as ImageNet: list them, split them, and measure distances.
+"""Folders of images with one folder per class, such as ImageNet: list and split the images, measure distances.
 
 `ImageFiles` reads the images from their files when they are needed.
 """
@@ -44,7 +44,7 @@ class ImageFolder:
     y : ndarray of shape (n_images,), int64
         The class of each image, as a position in `class_names`.
     unreadable : tuple of Path, default=()
-        Files that were skipped.
+        Files that were skipped because they cannot be decoded.
     """
 
     paths: tuple[Path, ...]
@@ -89,18 +89,18 @@ class ImageFolderSplit(NamedTuple):
 def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: int = 0) -> ImageFolder:
     """List the images in ``folder/CLASS/``, or in ``folder/train/CLASS/`` and ``folder/val/CLASS/`` together.
 
-    Subfolders of classes are searched too. Files are ignored if their name begins with a dot or does not have an image
-    extension such as ``.png``. If ``train`` and ``val`` are read, other folders next to them are ignored.
+    Subfolders of class folders are searched, too. Files are ignored if their name begins with a dot or does not have an
+    image extension such as ``.png``. If ``train`` and ``val`` are read, other folders next to them are ignored.
 
     Parameters
     ----------
     folder : Path
         The folder.
     on_unreadable : {'error', 'skip'}, default='error'
-        With 'error', files are not checked here; an unreadable file raises an error later, when it is decoded. With
-        'skip', all files are checked here, and unreadable ones are skipped with a warning.
+        'error': files are not checked here; an unreadable file raises an error later, when it is decoded. 'skip': all
+        files are checked here, and unreadable files are skipped with a warning.
     workers : int, default=0
-        Number of worker processes that check files; 0 checks in the calling process.
+        Number of worker processes that check files. If 0, the calling process checks them.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
 
 
 def _parts(folder: Path) -> list[Path]:
-    """Its `train` and `val` folders, unless they contain images directly and so are classes; else the folder itself."""
+    """The folders `train` and `val`, or the folder itself if they hold images directly (they are classes then)."""
     parts = [
         folder / name for name in SPLIT_FOLDERS if _folders(folder / name) and not _images(folder / name, deep=False)
     ]
@@ -151,7 +151,7 @@ def _parts(folder: Path) -> list[Path]:
         if val - train:
             raise ValueError(
                 f"{parts[1]} has class folders that {parts[0]} does not have: {format_names(sorted(val - train))}; "
-                "both need one per class"
+                "both must have one folder per class"
             )
     return parts or [folder]
 
@@ -204,7 +204,7 @@ def _skip_unreadable(folder: Path, found: ImageFolder, workers: int) -> ImageFol
 
 
 def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
-    """Split a folder at random into training, validation and test images, 25:1:1 in each class.
+    """Split a folder at random into training, validation and test images, in the ratio 25:1:1 within each class.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
         if len(rows) < len(parts):
             raise ValueError(
                 f"class {name!r} has {format_count(len(rows), 'image')}: too few for training, validation and test; "
-                "add some, or remove its folder"
+                "add images, or remove its folder"
             )
         n_validation, n_test = (max(1, round(len(rows) * share / sum(SPLIT_RATIO))) for share in SPLIT_RATIO[1:])
         cuts = np.cumsum([n_validation, n_test])
@@ -262,8 +262,8 @@ def weakness_distances(
     weakness_rows : sequence of int
         For each annotator, the row of `files` that holds the weakness image.
     cache : Path, default=None
-        An ``.npz`` file that stores the result. If the file exists and was computed for the same files and rows, its
-        distances are returned; otherwise the file is replaced.
+        An ``.npz`` file that stores the result. If the file holds distances of the same files and rows, these distances
+        are returned. Otherwise, the distances are measured and the file is replaced.
 
     Returns
     -------
@@ -290,7 +290,9 @@ def weakness_distances(
 
 def _measure(files: ImageFiles, rows: NDArray[np.int64], weak: NDArray[np.int64]) -> NDArray[np.float32]:
     """The distances of rows to weakness rows."""
-    scale = 255 * np.array(IMAGENET_STD)[:, None, None]  # the means cancel in differences
+    scale = (
+        255 * np.array(IMAGENET_STD)[:, None, None]
+    )  # the channel means are not needed, because they cancel in differences
     targets = files.rows(weak) / scale
     distances = np.empty((len(rows), len(weak)), np.float32)
     starts = range(0, len(rows), IMAGES_PER_BLOCK)

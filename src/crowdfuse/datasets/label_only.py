@@ -15,7 +15,7 @@ LABEL_ONLY_DATASETS = ("bluebird", "dog", "rte", "web", "product", "zencrowd")
 
 @dataclass(frozen=True)
 class LabelOnly:
-    """Labels without inputs, with gold labels.
+    """Labels without inputs, and gold labels of some of the items.
 
     Parameters
     ----------
@@ -24,7 +24,8 @@ class LabelOnly:
     judged : ndarray of shape (n_gold,)
         Row numbers of the items that have both labels and a gold label.
     truth : ndarray of shape (n_gold,)
-        True class of each of these items, as a position in ``annotations.classes``; -1 if no annotator used this class.
+        True class of each item in `judged`, as a position in ``annotations.classes``; -1 if no annotator used this
+        class.
     """
 
     annotations: Annotations
@@ -54,7 +55,7 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
     """
     place = data_folder(folder, name, f"labels_only/{name}/ with labels.csv and gold.csv") / "labels_only" / name
     for file in ("labels.csv", "gold.csv"):
@@ -66,7 +67,7 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     known = rows >= 0
     if not known.any():
         raise ValueError(
-            f"{place}: no item has both labels and a gold label; gold labels are for items such as "
-            f"{format_names(ids, 3)}, labels for {format_names(ann.items, 3)}"
+            f"{place}: no item has both labels and a gold label. The gold labels are for items such as "
+            f"{format_names(ids, 3)}, the labels for items such as {format_names(ann.items, 3)}"
         )
     return LabelOnly(ann, rows[known], positions_of(names[known], ann.classes))

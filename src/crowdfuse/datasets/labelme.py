@@ -1,6 +1,6 @@
 """LabelMe (Rodrigues and Pereira, 2018): 1,000 images with about 2.5 labels each by 59 annotators.
 
-Loaded as VGG features, or as images, which are read from their files when needed.
+The items are loaded as VGG features, or as images that are read from their files when needed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -66,18 +66,18 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
 
 
 def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> CrowdDataset:
-    """Load LabelMe as images, which are read from their files when needed.
+    """Load LabelMe as images that are read from their files when they are needed.
 
-    Item ids are file names, and annotator ids are column numbers in ``answers.txt``. Of the 77 annotators, the 18
-    without labels are left out, as in `load_labelme`. The validation images are not used.
+    Item ids are file names, and annotator ids are column numbers in ``answers.txt``. Of its 77 annotators, 18 have no
+    labels and are left out, as in `load_labelme`. The validation images are not used.
 
     Parameters
     ----------
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder ``LabelMe``
-        is the authors' unpacked archive: ``filenames_train.txt`` lists the images (such as
-        ``train/coast/coast_n203030.jpg``), ``labels_train.txt`` has their classes, and ``answers.txt`` has one row per
-        image and one column per annotator, with -1 for a missing label. ``filenames_test.txt`` and ``labels_test.txt``
+        is the authors' unpacked archive. ``filenames_train.txt`` lists the training images, such as
+        ``train/coast/coast_n203030.jpg``. ``labels_train.txt`` has their classes. ``answers.txt`` has one row per image
+        and one column per annotator, with -1 for a missing label. ``filenames_test.txt`` and ``labels_test.txt``
         describe the test images.
     size : int
         Height and width of the images in pixels.
@@ -93,7 +93,7 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -139,7 +139,9 @@ def _read_part(place: Path, part: str) -> _Part:
     names = _lines(listed)
     y = [parse_index(text, len(SCENES), str(said), line, "class") for line, text in enumerate(_lines(said), 1)]
     if len(y) != len(names):
-        raise ValueError(f"{said} has {len(y):,} lines, {listed.name} has {len(names):,}; both need one per image")
+        raise ValueError(
+            f"{said} has {len(y):,} lines, but {listed.name} has {len(names):,}; both must have one line per image"
+        )
     scenes = [name.partition("_")[0] for name in names]
     for line, (name, scene, k) in enumerate(zip(names, scenes, y, strict=True), 1):
         if scene not in SCENES:
@@ -159,7 +161,8 @@ def _read_answers(path: Path, n_images: int) -> NDArray[np.int64]:
     rows = [text.split() for text in _lines(path)]
     if len(rows) != n_images:
         raise ValueError(
-            f"{path} has {len(rows):,} lines, filenames_train.txt has {n_images:,}; both need one per image"
+            f"{path} has {len(rows):,} lines, but filenames_train.txt has {n_images:,}; both must have one line per "
+            "image"
         )
     for line, row in enumerate(rows, 1):
         if len(row) != len(rows[0]):

@@ -1,4 +1,4 @@
-"""Load MNIST and Fashion-MNIST from idx files, compressed or not, checked against the published checksums."""
+"""Load MNIST and Fashion-MNIST from idx files (compressed or not), and check their published checksums."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ImageData:
 
 @dataclass(frozen=True)
 class Source:
-    """One data set in the format of MNIST. Files are keyed by their stem; checksums are "algorithm:digest"."""
+    """One data set in the format of MNIST. Keys are file names without ``.gz``; checksums are "algorithm:digest"."""
 
     folders: tuple[str, ...]
     """Subfolders of the data folder to search: the name used here, then torchvision's name."""
@@ -50,7 +50,7 @@ class Source:
     zipped: dict[str, str]
     """Checksums of the published .gz files."""
     unzipped: dict[str, str]
-    """Checksums of the decompressed files, as far as they are known."""
+    """Checksums of the decompressed files; empty if they are not known."""
     other_dataset_checksums: frozenset[str] = frozenset()
     """SHA-256 checksums of files of another data set with the same names."""
 
@@ -120,7 +120,7 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -150,7 +150,7 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
 
 
 def _find(base: Path, source: Source, name: str, *, download: bool) -> dict[str, Path]:
-    """The path of each file by stem; missing files are downloaded, or all reported in one error."""
+    """The path of each file by its stem. Missing files are downloaded, or listed in one error."""
     folders = [*(base / below for below in source.folders), base]
     files = {stem: _first_file(folders, stem) for stem in source.zipped}
     missing = [stem for stem, path in files.items() if path is None]
@@ -181,11 +181,14 @@ def _read(path: Path, source: Source, shape: tuple[int, ...]) -> NDArray[np.uint
         found = checksum(content, like=expected)
         if found != expected:
             raise ValueError(
-                f"{path}: checksum {found}, but the published file has {expected}; it is damaged or another file: "
-                "remove it and download it again (--download, or download=True)"
+                f"{path} has checksum {found}, but the published file has {expected}, so this file is damaged or a "
+                "different one. Remove it and download it again (--download, or download=True)"
             )
     elif checksum(content, like="sha256:") in source.other_dataset_checksums:
-        raise ValueError(f"{path}: this is the file of MNIST with the same name; move it to a folder called mnist")
+        raise ValueError(
+            f"{path} belongs to MNIST, but this is another data set with the same file names. Move the file to a "
+            "folder called mnist"
+        )
     values = read_idx(gzip.decompress(content) if is_zipped else content, str(path))
     if values.shape != shape:
         raise ValueError(

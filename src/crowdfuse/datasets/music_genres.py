@@ -1,6 +1,6 @@
 """Music genres (Rodrigues et al., 2013): 700 songs labelled by 44 annotators, and 300 test songs.
 
-A song has 124 features computed by Marsyas; the genres are those of GTZAN.
+Each song has 124 features, computed with the software Marsyas. The ten genres are the genres of the data set GTZAN.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class _Songs(NamedTuple):
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Load the music genres.
 
-    Features are not scaled. If the data is read from the authors' archive, songs are in the order of the gold file,
-    item ids are the names of the songs, and the first label is used if an annotator labelled a song twice. If it is
-    read from the ``.npz`` file, items and annotators are numbered.
+    Features are not scaled. The data set can be read from the authors' archive or from an ``.npz`` file. From the
+    archive, songs are in the order of the gold file, item ids are the names of the songs, and the first label is used
+    if an annotator labelled a song twice. From the ``.npz`` file, items and annotators have numbers as ids.
 
     Parameters
     ----------
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder
-        ``music_genre_classification`` has the three files of the authors' archive. Without that subfolder,
-        ``music_genre/music_genre.npz`` is read: the arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``,
+        ``music_genre_classification`` has the three files of the authors' archive. If there is no such subfolder,
+        ``music_genre/music_genre.npz`` is read. It has the arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``,
         ``answers`` (one row per song, one column per annotator, -1 for no label) and ``class_names``.
 
     Returns
@@ -63,7 +63,7 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -87,8 +87,8 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
         both = zip_longest(test.features, train.features, fillvalue="nothing")
         column, (own, other) = next((i, pair) for i, pair in enumerate(both, 1) if pair[0] != pair[1])
         raise ValueError(
-            f"{place / TEST}, line 1: its {len(test.features)} features differ from the {len(train.features)} of "
-            f"{GOLD}: feature {column} is {own!r} here and {other!r} there"
+            f"{place / TEST}, line 1: its {len(test.features)} features differ from the {len(train.features)} "
+            f"features of {GOLD}: feature {column} is {own!r} here, but {other!r} in {GOLD}"
         )
     ann = _read_labels(place / LABELS, train.ids).align(train.ids)
     return CrowdDataset(train.X, ann, train.y, test.X, test.y, class_names=GENRES)

@@ -1,9 +1,9 @@
-"""Read pickles as plain data: arrays, lists, tuples, dicts, numbers, strings and bytes. Nothing in them is executed.
+"""Read pickles as plain data: arrays, lists, tuples, dicts, numbers, strings and bytes. No pickled code is executed.
 
-The files of CIFAR are pickles, and a pickle is a program: Python's reader imports and calls the names in it. This
-reader steps through the instructions and supports only those that hold or arrange data. The few names that NumPy uses
-to write arrays are compared as text and never looked up. A list, tuple or dict cannot appear twice in the result, so
-the result is no larger than the file.
+The files of CIFAR are pickles. A pickle is a program: Python's own reader imports and calls the functions that it
+names. This reader steps through the instructions and supports only instructions that hold or arrange data. NumPy's
+functions for arrays are recognised by their names and never looked up. A list, tuple or dict cannot appear twice in the
+result, so the result is no larger than the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_INSTRUCTIONS = 2_000_000  # ten times as many as the largest file of CIFAR has
+MAX_INSTRUCTIONS = 2_000_000  # ten times the number in the largest file of CIFAR
 MAX_NESTING_DEPTH = 32  # the files of CIFAR have depth 2
 MAX_DIMENSIONS = 8
 
@@ -37,10 +37,10 @@ PLAIN = (type(None), bool, int, float, str, bytes)
 
 
 def read_plain_pickle(content: bytes, where: str) -> Any:
-    """Read a pickle that holds plain data, of any protocol; `where` names the file in error messages.
+    """Read a pickle of any protocol that holds plain data. `where` is the name of the file in error messages.
 
-    Strings of Python 2 become bytes; keys of dicts are always str. Arrays are read-only and hold numbers, booleans or
-    bytes. Anything else raises a ValueError that names it.
+    Strings of Python 2 become bytes. Keys of dicts are always str. Arrays are read-only and hold numbers, booleans or
+    bytes. Any other content raises a ValueError with its name.
 
     >>> import pickle
     >>> read_plain_pickle(pickle.dumps({b"labels": [3, 5]}), "batch")
@@ -122,7 +122,7 @@ class _Machine:
                 stack.append(argument)
             case "SHORT_BINBYTES" | "BINBYTES" | "BINBYTES8" | "BYTEARRAY8":
                 stack.append(bytes(argument))
-            case "SHORT_BINSTRING" | "BINSTRING" | "STRING":  # of Python 2: strings or bytes, which are not told apart
+            case "SHORT_BINSTRING" | "BINSTRING" | "STRING":  # Python 2 does not distinguish strings from bytes
                 stack.append(argument.encode("latin1"))
             case "BINPUT" | "LONG_BINPUT" | "PUT":
                 self.memo[argument] = stack[-1]
@@ -189,7 +189,7 @@ class _Machine:
         into = self._top(dict)
         for key, value in zip(items[::2], items[1::2], strict=True):
             name = key.decode("latin1") if type(key) is bytes else key
-            if type(name) is not str:  # numbers could be chosen to collide, so that lookups take forever
+            if type(name) is not str:  # an attacker could choose numbers that collide, so that lookups take forever
                 _refuse(f"a dict has a key of type {type(key).__name__.strip('_')}")
             if name in into:
                 _refuse(f"a dict has the key {name!r:.80} twice")
@@ -210,7 +210,7 @@ def _once(value: Any) -> Any:
 
 
 def _make(name: Any, arguments: Any) -> bytes | _Dtype | _Array:
-    """The result of one of the calls that NumPy's arrays are written with."""
+    """The result of one of the function calls in pickled NumPy arrays."""
     match name.stands_for if type(name) is _Name else None, arguments:
         case "bytes", (str(text), "latin1"):
             return text.encode("latin1")
@@ -230,7 +230,7 @@ def _fill(target: Any, state: Any) -> None:
     """Set the byte order of a dtype or the values of an array, once."""
     match target, state:
         case _Dtype(dtype=None), (2 | 3, ("<" | ">" | "|" | "=" | b"<" | b">" | b"|" | b"=") as order, *rest):
-            # no subtype, fields or flags; the sizes in between are those of the code
+            # no subtype, fields or flags; the sizes in between follow from the type code
             if rest[:3] != [None, None, None] or any(rest[5:]):
                 _refuse(f"it has an array of dtype {target.code!r} with fields")
             sign = order.decode() if isinstance(order, bytes) else order
@@ -254,7 +254,7 @@ def _values(raw: bytes, dtype: _Dtype, shape: Iterable[Any], order: Literal["C",
 
 
 def _finish(value: Any, depth: int) -> Any:
-    """The value without our wrapper classes; every result passes through here."""
+    """The value without our wrapper classes. Every result passes through this function."""
     if depth > MAX_NESTING_DEPTH:
         _refuse(f"it is nested more than {MAX_NESTING_DEPTH} deep")
     if type(value) is dict:

@@ -20,7 +20,7 @@ MAX_TFIDF_FEATURES = 5_000
 
 @dataclass(frozen=True)
 class Sentiment:
-    """Sentences with labels and gold labels, and unlabelled sentences from another source, with gold labels.
+    """Sentences with labels and gold labels, and sentences from another source with gold labels only.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Sentiment:
     y : ndarray of shape (n_texts,), int64
         Gold label of each sentence.
     external_texts : list of str
-        Sentences from another source, without labels.
+        Sentences from another source, without annotators' labels.
     external_y : ndarray of shape (n_external_texts,), int64
         Gold label of each sentence in `external_texts`.
     """
@@ -50,7 +50,7 @@ class Sentiment:
         seed : int
             Seed of the split.
         share : float, default=0.2
-            Fraction of sentences held out as the test set.
+            Share of the sentences to hold out as the test set.
         words : int, default=5000
             Maximum number of features. Features are single words and pairs of words from the training sentences.
 
@@ -97,7 +97,7 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message names the place and the value.
+        If a file is damaged; the message gives the place and the value.
 
     References
     ----------
@@ -132,7 +132,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> dict[str, list[str]]:
         reader = csv.DictReader(file)
         lacking = [name for name in columns if name not in (reader.fieldnames or ())]
         if lacking:
-            raise ValueError(f"{path} needs the columns {', '.join(columns)}; missing: {', '.join(lacking)}")
+            raise ValueError(f"{path} must have the columns {', '.join(columns)}, but has no {', '.join(lacking)}")
         rows = list(reader)
     if not rows:
         raise ValueError(f"{path} has a header but no rows")

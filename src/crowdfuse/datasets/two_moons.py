@@ -40,8 +40,8 @@ def make_two_moons(seed: int, n_points: int = 20_000, split: Split = "text") -> 
     n_points : int, default=20000
         Number of points.
     split : {'text', 'code'}, default='text'
-        'text' uses four fifths of the points for training, as the text of the paper says; 'code' uses one fifth, as the
-        paper's code does.
+        'text': four fifths of the points are the training set, as in the text of the paper. 'code': one fifth is the
+        training set, as in the paper's code.
 
     Returns
     -------

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
 
-CUT_SHORT_FOLD = "The time limit (max_time) cut the trainings of the folds short, too."
+CUT_SHORT_FOLD = "The time limit (max_time) also cut the training of the folds short."
 FOLDS_FOLDER = "folds"
 """Folder below that of the checkpoint, with the predictions and the checkpoints of the folds."""
 ONE_ITEM = "Cross-fitting is not possible, because there is only one item to learn from."

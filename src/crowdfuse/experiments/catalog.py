@@ -1,4 +1,4 @@
-"""All experiments that run as a grid, by name and scale."""
+"""All experiments that run as a grid (many runs with different settings), by name and scale."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def find_experiment(name: str, scale: str | None = None) -> Experiment:
     name : str
         Name of the experiment, as `crowdfuse reproduce` takes it.
     scale : {"desk", "paper"} or None, default=None
-        "desk" trains a small network on frozen features, "paper" trains as the paper did. None chooses "paper" if there
-        is a GPU or if the experiment has only this scale, and "desk" otherwise.
+        "desk" trains a small network on frozen features. "paper" trains as the paper did. None means "paper" if there
+        is a GPU or if the experiment has only this scale, otherwise "desk".
 
     Returns
     -------
@@ -53,7 +53,7 @@ def find_experiment(name: str, scale: str | None = None) -> Experiment:
     Raises
     ------
     ValueError
-        If the scale is unknown, or the experiment does not have it.
+        If the scale is unknown, or if the experiment does not have this scale.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def find_experiment(name: str, scale: str | None = None) -> Experiment:
         scale = "paper" if has_gpu() or name not in SMALL_EXPERIMENTS else "desk"
     if check_choice("--scale", scale, SCALES) == "desk":
         if name not in SMALL_EXPERIMENTS:
-            raise ValueError(f"--scale desk: {name} has only the paper's scale; omit --scale")
+            raise ValueError(f"--scale desk: {name} has no scale desk, only the paper's scale; leave out --scale")
         return SMALL_EXPERIMENTS[name]
     return PAPER_EXPERIMENTS[name]
 

@@ -13,7 +13,7 @@ from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, choose_
 from crowdfuse.experiments.store import RunSpec
 
 N_TRAIN = 40_000
-TRAIN_SHARE = Fraction(4, 5)  # of 50,000 items; the others choose the epoch
+TRAIN_SHARE = Fraction(4, 5)  # of 50,000 items; the other items are used to choose the epoch
 ANNOTATOR_NAMES = ["annotator-1", "annotator-2", "annotator-3"]
 TARGET_ACCURACIES = [0.818, 0.529, 0.846]  # of the annotators, at TARGET_EPSILON
 TARGET_EPSILON = 20
@@ -39,7 +39,7 @@ RESNET_RECIPE: dict[str, Any] = {
 
 
 class CifarImagesExecutor(PaperExecutor):
-    """Executes runs on the images: 40,000 for training, 10,000 to choose the epoch."""
+    """Executes runs on the images: 40,000 for training, 10,000 for choosing the epoch."""
 
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
         return split_data(load_cifar(self.folder, download=download), slice(run["data"]["n_train"]), TRAIN_SHARE)
@@ -87,7 +87,7 @@ MLP_RECIPE: dict[str, Any] = {
 
 
 class CifarFeaturesExecutor(PaperExecutor):
-    """Executes runs on frozen features, with the distances that are stored with them."""
+    """Executes runs on frozen features. The distances to weakness images are stored with the features."""
 
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
         data = load_cifar_features(self.folder)

@@ -37,14 +37,14 @@ def make_ray_backend(address: str) -> Backend:
     ----------
     address : str
         "local" starts Ray on this machine with `n_jobs` CPUs, for this grid only. "ray://host:port" connects to a
-        cluster. "auto" connects to a Ray that already runs on this machine, or to the address in the environment
+        cluster. "auto" connects to Ray if it already runs on this machine, or to the address in the environment
         variable RAY_ADDRESS.
 
     Returns
     -------
     Backend
         The backend, for `run_grid`. Unless the address is "local", its argument `n_jobs` limits how many runs are
-        submitted at the same time. With None, all runs are submitted, and Ray executes as many of them at a time as the
+        submitted at the same time. If `n_jobs` is None, all runs are submitted; Ray executes as many at a time as the
         cluster has CPUs.
     """
 
@@ -91,16 +91,16 @@ def _required_resources(run: RunSpec, n_gpus: float) -> dict[str, int]:
 
 @contextmanager
 def _connected(address: str, n_jobs: int | None, executor_bytes: int) -> Iterator[None]:
-    """Connect to Ray without its output until the end of the block, which also ends all runs there."""
+    """Connect to Ray, without its output, until the end of the block. All runs on Ray end there, too."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics to its developers
     if ray.is_initialized():
         raise ValueError(
-            "this process is already connected to Ray, and the grid would end this connection when it is done; call "
+            "this process is already connected to Ray, and the grid would close this connection at its end; call "
             "ray.shutdown() first"
         )
     options: dict[str, Any] = {}
     if address == "local":
-        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default, 15, lets all other processes go first
+        os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 gives all other processes priority
         store_bytes = 100 * MEGABYTE + 2 * executor_bytes
         options = {"num_cpus": n_jobs, "include_dashboard": False, "object_store_memory": store_bytes}
     try:
@@ -118,7 +118,7 @@ def _connected(address: str, n_jobs: int | None, executor_bytes: int) -> Iterato
 
 
 def _connect(address: str, options: dict[str, Any], attempts: int = 3) -> None:
-    """Connect to Ray. A cluster starts one server per client, which can be late or die, so this tries again."""
+    """Connect to Ray, in several attempts: a cluster starts one server per client, which can be late or die."""
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
     except (OSError, RuntimeError, ValueError) as error:
@@ -144,7 +144,7 @@ def _get_outcome(ref: Any) -> Record | str:
 
 
 def _last_line(error: Exception) -> str:
-    """Return the last line of a message of Ray: the lines above are a traceback of another machine."""
+    """Return the last line of a message of Ray. The lines above it are a traceback from another machine."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
@@ -153,18 +153,18 @@ def _last_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class DriverContext:
-    """Where the grid was started. A worker on another machine uses the same folders if they exist there.
+    """The place where the grid was started. A worker on another machine uses the same folders if they exist there.
 
     Parameters
     ----------
     versions : dict of str to str
-        Versions of the packages that make the runs.
+        Versions of the packages that determine the results of the runs.
     host : str
         Name of the machine.
     folder : Path
         Working directory.
     data_folder : str or None
-        Value of the environment variable ``CROWDFUSE_DATA``, which names the data folder.
+        Value of the environment variable ``CROWDFUSE_DATA``, the path of the data folder.
     checkpoints : Path
         Folder with one checkpoint folder per run.
     """
@@ -196,6 +196,6 @@ def _execute_on_worker(context: DriverContext, executor: list[Any], key: str, ru
 
 @cache
 def _unpickled(ref: Any) -> RunExecutor:
-    """Return the executor, unpickled once per process so that it keeps its data; Ray's own arrays are read-only."""
+    """Return the executor. It is unpickled once per process, so that it keeps its data; Ray's arrays are read-only."""
     executor: RunExecutor = cloudpickle.loads(ray.get(ref))
     return executor

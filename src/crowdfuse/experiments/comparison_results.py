@@ -65,9 +65,9 @@ def mean_ranks(
     protocol : str, default="defaults"
         The protocol.
     metrics : iterable of str, optional
-        Names of the metrics, which all have the same weight. Default: all of `METRIC_TITLES`.
+        Names of the metrics. All metrics have the same weight. Default: all metrics in `METRIC_TITLES`.
     weights : mapping of str to float or None, default=None
-        Weight of each group; with None, all groups have the same weight.
+        Weight of each group. If None, all groups have the same weight.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def best_ranked(ranks: Mapping[str, float]) -> str:
 
 
 def datasets_won_and_tied(results: ComparisonResults, protocol: str, row: str) -> tuple[list[str], list[str]]:
-    """Return the data sets on which a row has the best accuracy, and those on which it is tied with the best.
+    """Return the data sets on which a row has the best accuracy, and the data sets on which it is tied with the best.
 
     Examples
     --------

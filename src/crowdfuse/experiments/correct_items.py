@@ -1,4 +1,4 @@
-"""Which evaluated items a model predicted correctly, stored in a run's result as bits in hexadecimal."""
+"""Store in the result of a run which evaluated items were predicted correctly, as bits in hexadecimal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def encode_correct(is_correct: NDArray[np.bool_]) -> dict[str, Any]:
-    """Return which items were predicted correctly, as two entries for the stored result of a run.
+    """Encode which items were predicted correctly, as two entries for the stored result of a run.
 
     `decode_correct` reads these entries.
 
@@ -37,7 +37,7 @@ def decode_correct(result: dict[str, Any]) -> NDArray[np.bool_]:
     Parameters
     ----------
     result : dict
-        The result of a run, with the entries that `encode_correct` made.
+        The result of a run, with the two entries that `encode_correct` returned.
 
     Returns
     -------

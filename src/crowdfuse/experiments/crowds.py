@@ -46,7 +46,7 @@ METHOD_ROWS = {
     "two-stage": MethodVariant("two-stage", {"aggregator": "dawid-skene"}),
     "true-label": MethodVariant("true-label"),
 }
-# gated chooses its epoch by held-out labels; these rows give the other methods the same choice
+# by default, only gated chooses its epoch by held-out labels; in these rows, the other methods do so, too
 HELD_OUT_SUFFIX = " (held-out)"
 METHOD_ROWS |= {
     name + HELD_OUT_SUFFIX: METHOD_ROWS[name]
@@ -76,7 +76,8 @@ class CrowdBenchmark:
     training : dict or None, default=None
         Settings of the training; None if the data set has labels but no inputs.
     version : dict of str to str, default={}
-        What else identifies the data in a stored run, so that runs on an earlier form of the data are not reused.
+        Further entries that identify the data in a stored run. If the form of the data changes, so do these entries,
+        and stored runs on the old data are not reused.
     """
 
     title: str
@@ -122,18 +123,18 @@ DATASETS = {
 def crowd_cells(
     values: Sequence[str] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (), epochs: int | None = None
 ) -> list[Cell]:
-    """Return the runs of the grid or of a part of it, ordered by data set and seed.
+    """Return the runs of the grid, or of a part of the grid, ordered by data set and seed.
 
     Parameters
     ----------
     values : sequence of str, default=()
-        Names of the data sets; empty takes all.
+        Names of the data sets. If empty, all data sets.
     methods : sequence of str, default=()
-        Rows of the table; empty takes all. A row is run only on the data sets that list it.
+        Rows of the table. If empty, all rows. A row is run only on the data sets that list it.
     seeds : sequence of int, default=()
-        Seeds; empty takes as many as the data set declares.
+        Seeds. If empty, 0, 1, 2, ..., as many as the data set declares.
     epochs : int or None, default=None
-        Number of epochs; None takes the number that the data set declares.
+        Number of epochs. If None, the number that the data set declares.
 
     Returns
     -------
@@ -142,7 +143,7 @@ def crowd_cells(
     Raises
     ------
     ValueError
-        If a data set or row is unknown, or none of the rows runs on these data sets.
+        If a data set or row is unknown, or if none of the rows runs on these data sets.
 
     Examples
     --------
@@ -192,8 +193,7 @@ class CrowdsExecutor:
     Parameters
     ----------
     folder : Path or None
-        Folder with the data sets. None takes the folder that the environment variable
-        ``CROWDFUSE_DATA`` names.
+        Folder with the data sets. If None, the folder in the environment variable ``CROWDFUSE_DATA``.
     """
 
     folder: Path | None
@@ -211,7 +211,7 @@ class CrowdsExecutor:
                 _classifier(run, crowd).prepare(crowd.X, _training_labels(run, crowd))
 
     def crowd(self, name: str, seed: int) -> CrowdDataset:
-        """Return a data set with inputs. The last one stays in memory, because most runs of a process use the same."""
+        """Return a data set with inputs. The last data set stays in memory, because most runs of a process share it."""
         if (name, seed) not in self._loaded:
             self._loaded.clear()
             self._loaded[name, seed] = self._load(name, seed)

@@ -122,7 +122,7 @@ def _entry_numbers(entry: TableEntry) -> dict[str, Any]:
 
 
 def differences_over_seeds(table: Table, reference: str) -> Differences:
-    """Return each method minus the reference, paired by split, network and seed, for columns with the reference."""
+    """Return the difference of each method to the reference, paired by split, network and seed."""
     found = {
         column: [one.reversed() for one in table.paired_differences(reference, at=column)] for column in table.values
     }
@@ -130,7 +130,7 @@ def differences_over_seeds(table: Table, reference: str) -> Differences:
 
 
 def differences_over_items(table: Table, reference: str) -> Differences:
-    """Return each method minus the reference, paired by item; accuracies per item are means over common seeds."""
+    """Return the difference of each method to the reference, paired by item (accuracies are means over seeds)."""
     found: Differences = {}
     for column in table.values:
         for row in table.rows:
@@ -273,7 +273,7 @@ def _all_facts(table: Table) -> dict[str, dict[str, Any]]:
 
 
 def _facts(table: Table, column: str) -> dict[str, Any]:
-    """Return facts on a data set (means over seeds, where these draw the items) and on its training."""
+    """Return facts on a data set and on its training. If the seed draws the items, facts are means over seeds."""
     records = [record for (_, of, _), record in table.records.items() if of == column]
     crowd = [record.result["crowd_summary"] for record in records]
     n_evaluated = records[0].result["n_external_evaluated" if column.endswith("external test") else "n_evaluated"]

@@ -14,7 +14,7 @@ from crowdfuse.labels.summary import Summary
 from crowdfuse.synthesis import SyntheticCrowd, weakness_annotators
 
 ANNOTATOR_NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve")
-# by annotator: the row of the weakness image, and the share of items that are too similar to it
+# by annotator: the row of the weakness image, and the share of items so similar to it that the label is wrong
 WEAKNESS_ROWS = (0, 1, 2, 3, 4)
 WEAK_SHARE = (0.15, 0.30, 0.45, 0.60, 0.75)
 MISSING_SHARE = 1 / 3
@@ -76,7 +76,7 @@ def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:
     epochs : int, default=40
         Number of epochs.
     verbose : int, default=0
-        0 shows no progress; 1 shows it.
+        Whether to show progress: 0 (no) or 1 (yes).
 
     Returns
     -------

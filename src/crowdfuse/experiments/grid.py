@@ -25,7 +25,7 @@ class Cell:
     Parameters
     ----------
     row : str
-        Row of the table: a method or a variant of one.
+        Row of the table: a method or a variant of a method.
     value : str
         Value of the parameter that the grid varies.
     seed : int
@@ -62,9 +62,9 @@ class MethodVariant(NamedTuple):
     method : str
         Name of the method.
     settings : dict, default={}
-        Settings of the method that replace those of the experiment.
+        Settings of the method that differ from the settings of the experiment.
     annotators : dict, default={}
-        Entries that replace those of the experiment in the definition of the simulated annotators.
+        Entries of the annotator definition, such as `epsilon`, that differ from the experiment's definition.
 
     Examples
     --------
@@ -88,7 +88,8 @@ class Scale:
     data : dict
         Name of the data set and number of training items (`n_train`).
     annotators : dict
-        Definition of the simulated annotators, without the entries that depend on the varied parameter.
+        Definition of the simulated annotators (see `PaperExecutor.make_annotators`), without the entries that depend on
+        the varied parameter.
     recipe : dict
         Settings of the training that all methods share.
     executor : callable
@@ -145,8 +146,8 @@ class Experiment:
         Function that takes a value of the parameter and returns the entries of the annotator definition that depend on
         it. They are added to `scale.annotators`.
     settings : callable, optional
-        Function that takes a value of the parameter and returns settings of the method. Default: no settings, for a
-        parameter that does not belong to the method.
+        Function that takes a value of the parameter and returns settings of the method. By default it returns no
+        settings, because the parameter does not belong to the method.
     count_range : tuple of (int, int) or None, default=None
         Smallest and largest allowed value, if the parameter is a whole number.
     method_settings : dict of str to dict, optional
@@ -158,7 +159,7 @@ class Experiment:
     paper_value_names : dict of str to str, optional
         Maps our name of a value to the paper's name, where they differ.
     main_method : str, default="fusion"
-        The method that all others are compared with.
+        The method with which all other methods are compared.
     is_logarithmic : bool, default=False
         Whether figures show the parameter on a logarithmic axis.
     paper_best_value : float or None, default=None
@@ -196,18 +197,18 @@ class Experiment:
         data: dict[str, Any] | None = None,
         **changes: Any,
     ) -> list[Cell]:
-        """Return the cells (runs) of the grid or of a part of it, ordered by seed.
+        """Return the cells (runs) of the grid, or of a part of the grid, ordered by seed.
 
         Parameters
         ----------
         values : sequence of float or str, default=()
-            Values of the parameter. If empty, those of the experiment.
+            Values of the parameter. If empty, the values of the experiment.
         methods : sequence of str, default=()
-            Methods and extra rows. If empty, those of the experiment.
+            Methods and extra rows. If empty, the methods of the experiment.
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None
-            Entries to replace in the data definition, such as `n_train`. The others keep their values.
+            Entries to replace in the data definition, such as `n_train`. Other entries keep their values.
         **changes : object
             Settings to change in every run, such as `epochs`.
 
@@ -218,7 +219,7 @@ class Experiment:
         Raises
         ------
         ValueError
-            If a method is unknown, or a value is out of range.
+            If a method is unknown, or if a value is out of range.
         """
         values = self._known_values(values or self.values)
         cells = []
@@ -234,7 +235,7 @@ class Experiment:
         Returns
         -------
         dict of (str, str) to float
-            Accuracy in percent by (value of the varied parameter, row). Empty if the paper has no table for this
+            Accuracy in percent, by (value of the varied parameter, row). Empty if the paper has no table for this
             experiment.
         """
         if self.paper_table_id is None:
@@ -248,7 +249,7 @@ class Experiment:
     def _cells_of(
         self, name: str, value: SweptValue, seed: int, data: dict[str, Any], changes: dict[str, Any]
     ) -> list[Cell]:
-        """Return the cells of one row, or of several if the method has one per annotator."""
+        """Return the cells of one row, or of several rows if the method has one row per annotator."""
         variant = self.extra_rows[name] if name in self.extra_rows else MethodVariant(name)
         estimator = estimator_class(variant.method, others=self.extra_rows)
         annotators = self.scale.annotators | self.annotators(value) | variant.annotators
@@ -265,7 +266,7 @@ class Experiment:
         return cells
 
     def _known_values(self, values: Sequence[SweptValue]) -> list[SweptValue]:
-        """Return the values after a check, numbers in one form."""
+        """Return the values after a check. Equal numbers, such as 30 and 30.0, get the same form."""
         known = [value for value in self.values if isinstance(value, str)]
         if known:
             return [check_choice(f"--values: {self.parameter}", value, known) for value in values]

@@ -14,8 +14,8 @@ from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import markdown_table
 
-PAPER_GAP_POINTS = 3.0  # a larger difference from the paper, in points, is listed
-MAX_TABLE_COLUMNS = 8  # with more values, these become the rows
+PAPER_GAP_POINTS = 3.0  # larger differences from the paper, in points, are listed
+MAX_TABLE_COLUMNS = 8  # if there are more values, the values become the rows
 
 
 def write_grid_report(experiment: Experiment, table: Table, folder: Path, command: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def render_markdown(experiment: Experiment, table: Table, command: str) -> str:
 
 
 def _describe_length(experiment: Experiment, table: Table) -> tuple[str, bool]:
-    """Return a sentence on epochs and items, and whether this is a trial that the paper cannot be compared with."""
+    """Return a sentence on epochs and items, and whether this is a trial (not comparable with the paper)."""
     runs = [record.run for record in table.records.values()]
     epochs = sorted({run["settings"]["epochs"] for run in runs})
     items = sorted({str(run["data"]["n_train"]) for run in runs})

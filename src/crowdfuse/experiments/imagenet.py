@@ -76,7 +76,7 @@ class ImageNetImagesExecutor(PaperExecutor):
     def _rows(
         self, run: RunSpec, listed: ImageFolder
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Return training, validation and test rows; `n_train` of the training rows, drawn by the seed."""
+        """Return training, validation and test rows; the seed draws `n_train` of the training rows."""
         train, validation, test = split_image_folder(listed, run["seed"])
         wanted = run["data"]["n_train"]
         if wanted != "all":
@@ -113,16 +113,16 @@ class ImageNetFeaturesExecutor(ImageNetImagesExecutor):
         path = self.image_folder / FEATURES_FILE
         if not path.exists():
             raise FileNotFoundError(
-                f"{path} does not exist. --scale desk reads frozen features of the images: make them with crowdfuse "
-                f"embed {self.image_folder} --backbone module:callable --out {path}, or use --scale paper, which reads "
-                "the images"
+                f"{path} does not exist. --scale desk reads frozen features of the images. Create them with: "
+                f"crowdfuse embed {self.image_folder} --backbone module:callable --out {path}. Or use --scale paper, "
+                "which reads the images"
             )
         loaded = read_features(path)
         names = np.array([os.path.relpath(name, self.image_folder) for name in files.paths], dtype=object)
         at = positions_of(names[rows], loaded.items)
         if (at < 0).any():
             raise ValueError(
-                f"{path} has no features of {format_names(names[rows][at < 0])}; make the file again with crowdfuse "
+                f"{path} has no features of {format_names(names[rows][at < 0])}; create the file again with crowdfuse "
                 "embed"
             )
         return loaded.inputs.take(at)

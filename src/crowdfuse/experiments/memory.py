@@ -1,4 +1,4 @@
-"""Memory that training needs. It is counted from tensor sizes, so the number is the same on every machine."""
+"""The memory that training needs, counted from tensor sizes, so that the number is the same on every machine."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def count_saved_tensors() -> Iterator[SavedTensorBytes]:
 
 
 def peak_training_bytes(fit: Callable[[], nn.Module]) -> int:
-    """Return the peak memory of training a network with Adam, in bytes, without the data.
+    """Return the peak memory of training a network with Adam, in bytes. The memory of the data is not counted.
 
     Parameters
     ----------

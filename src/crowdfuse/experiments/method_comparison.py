@@ -1,7 +1,7 @@
-"""Comparison of all methods on the same labels, split, network, optimizer and budget, at defaults and tuned.
+"""Comparison of all methods, with default and with tuned settings. Everything else is the same for all methods.
 
-A fifth of the training items is held out. The crowd labels of these items score settings without gold, and their gold
-scores the same settings with gold, so one run serves both ways of tuning.
+A fifth of the training items is held out, to tune settings in two ways: by the annotators' labels of these items, or by
+their gold. One run serves both ways.
 
 By default, the method gated chooses its epoch by held-out labels, and the others keep the last epoch. To separate the
 effect of this choice, all methods also run with default settings and the epoch chosen by held-out labels.
@@ -41,8 +41,8 @@ from crowdfuse.training.loop import DivergedError
 HELD_OUT_SHARE = 0.2  # of the training items
 N_CALIBRATION_BINS = 15
 NETWORK_SETTINGS: dict[str, Any] = crowds.NETWORK_SETTINGS | {"batch_size": 256, "epochs": 12}
-MEMORY_COUNT_EPOCHS = 12  # on one batch, to count memory: enough to reach every phase of every method
-# single-annotator is not a method to recommend; the training of consensus-training does not fit into this budget, and
+MEMORY_COUNT_EPOCHS = 12  # to count memory, on one batch: enough epochs to reach every phase of every method
+# single-annotator is not a method to recommend. consensus-training does not fit into this training budget;
 # benchmarks/default_method.py compares it
 EXCLUDED_METHODS = ("single-annotator", "consensus-training")
 COMPARED_ROWS = {method: MethodVariant(method) for method in ESTIMATORS if method not in EXCLUDED_METHODS}
@@ -128,7 +128,7 @@ class ComparisonCell(Cell):
     Parameters
     ----------
     row, value, seed, run, same_for_all_values
-        As in `Cell`; `value` is the data set.
+        As in `Cell`. `value` is the name of the data set.
     draw : int, default=0
         Number of the random draw of settings; 0 means the default settings.
     uses_held_out_epoch : bool, default=False
@@ -154,20 +154,20 @@ def comparison_cells(
 ) -> list[ComparisonCell]:
     """Return the runs of the comparison.
 
-    The runs with default settings come first. Then come those with default settings and the epoch chosen by held-out
-    labels, then the random draws of settings, ordered by seed.
+    The runs come in three parts: first with default settings, then with default settings and the epoch chosen by
+    held-out labels, then with random draws of settings. The random draws are ordered by seed.
 
     Parameters
     ----------
     datasets : dict of str to ComparisonDataset
         The data sets of the group.
     n_draws : int
-        Number of draws of settings per method, including the defaults. The upper bound runs once per seed, with its
-        defaults.
+        Number of draws of settings per method, including the defaults. The upper bound (training on gold) runs once per
+        seed, with its defaults.
     values : sequence of str, default=()
-        Data sets to use; empty uses all.
+        Data sets to use. If empty, all data sets.
     methods : sequence of str, default=()
-        Methods to run; empty runs all.
+        Methods to run. If empty, all methods.
     seeds : sequence of int, default=(0,)
         Seeds.
 
@@ -238,7 +238,7 @@ class MethodComparisonExecutor:
             _classifier(run, crowd).prepare(crowd.X[train], _training_labels(run, crowd, train))
 
     def crowd(self, run: RunSpec) -> CrowdDataset:
-        """Return the data of a run. The last data stay in memory, because most runs of a process use the same."""
+        """Return the data of a run. The last data set stays in memory, because most runs of a process share it."""
         key = run_key({name: run.get(name) for name in ("data", "annotators", "seed")})
         if key not in self._loaded:
             self._loaded.clear()
@@ -269,7 +269,7 @@ class MethodComparisonExecutor:
         began = time.process_time()
         try:
             classifier.fit(crowd.X[train], _training_labels(run, crowd, train), validation=run.get("validation"))
-        except DivergedError as error:  # a result too: tuning never selects these settings
+        except DivergedError as error:  # this is a result, too: tuning never selects these settings
             return {"diverged": str(error)}
         seconds = time.process_time() - began
         if classifier.interrupted_:
@@ -335,7 +335,7 @@ def _training_labels(run: RunSpec, crowd: CrowdDataset, rows: NDArray[np.int64])
 
 
 def _by_crowd(classifier: CrowdClassifier, crowd: CrowdDataset, held_out: NDArray[np.int64]) -> dict[str, Any]:
-    """Return the log-likelihood of crowd labels of held-out items, and the sanity checks that failed."""
+    """Return the log-likelihood of the annotators' labels of held-out items, and the sanity checks that failed."""
     verdict = label_likelihood(classifier, crowd.X[held_out], crowd.annotations[held_out])
     return {"held_out_log_likelihood": verdict.mean, "failed_checks": list(verdict.failed_checks)}
 

@@ -268,7 +268,7 @@ def _other_metrics(runs: Mapping[RowDatasetSeed, Record]) -> str:
 
 
 def relative_costs(runs: Mapping[RowDatasetSeed, Record], name: str) -> dict[str, float]:
-    """Return a cost relative to that of the reference, by row: median over seeds, mean over data sets."""
+    """Return a cost relative to the cost of the reference, by row: median over seeds, then mean over data sets."""
     figures = metric_by_dataset(runs, name)
     ratios: dict[str, list[float]] = {}
     for of in figures.values():

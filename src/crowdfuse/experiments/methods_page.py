@@ -37,7 +37,7 @@ def method_facts(results: ComparisonResults, methods: Sequence[str] = ()) -> lis
     results : dict
         Stored results, as `load_comparison_results` returns them.
     methods : sequence of str, default=()
-        Names of the methods; empty takes all.
+        Names of the methods. If empty, all methods.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def method_facts(results: ComparisonResults, methods: Sequence[str] = ()) -> lis
 
 
 def _mean_cost(results: ComparisonResults, cost: str, method: str) -> float | None:
-    """Return a cost relative to soft vote, mean over groups, or None if it was not measured."""
+    """Return a cost relative to soft vote, as a mean over groups; None if the cost was not measured."""
     found = [group[cost][method] for group in results.values() if method in group[cost]]
     return round(sum(found) / len(found), 2) if found else None
 

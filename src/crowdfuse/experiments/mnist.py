@@ -11,9 +11,9 @@ from crowdfuse.experiments.run_executor import DataSplit, PaperExecutor, split_d
 from crowdfuse.experiments.store import RunSpec
 from crowdfuse.synthesis.label_files import PAPER_WEAKNESS
 
-N_TRAIN = 55_000  # the other 5,000 items choose the epoch
+N_TRAIN = 55_000  # the other 5,000 items are used to choose the epoch
 
-# LeNet, SGD with momentum; gold of 5,000 items chooses the epoch
+# LeNet, SGD with momentum; the epoch is chosen by the gold of 5,000 items
 RECIPE: dict[str, Any] = {
     "backbone": "lenet",
     "standardize": False,  # pixels are already normalized
@@ -43,7 +43,7 @@ def _check_share(missing: float) -> float:
 
 
 class MnistExecutor(PaperExecutor):
-    """Executes runs on MNIST: 55,000 images for training, the other 5,000 to choose the epoch."""
+    """Executes runs on MNIST: 55,000 images for training, the other 5,000 for choosing the epoch."""
 
     def load(self, run: RunSpec, *, download: bool = False) -> DataSplit:
         return split_data(load_mnist(self.folder, download=download), slice(run["data"]["n_train"]), Fraction(11, 12))

@@ -1,4 +1,4 @@
-"""Networks as annotators (supplement B): trained models label the items and make the errors of models."""
+"""Networks as annotators (supplement B): trained models label the items and make errors typical of models."""
 
 from __future__ import annotations
 

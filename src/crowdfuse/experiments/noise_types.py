@@ -1,4 +1,4 @@
-"""Experiments beyond the paper: types of label noise on MNIST. All methods share one recipe; no choice uses gold."""
+"""Experiments beyond the paper: types of label noise on MNIST. All methods share one recipe and choose without gold."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RARE_DIGIT, RARE_SHARE = 5, 0.05  # the rare class, and its share of the items
 
 
 class GoldFreeExecutor(PaperExecutor):
-    """Executes runs that evaluate the last epoch, or the epoch that the method chose itself; no choice uses gold."""
+    """Executes runs without gold: the last epoch is evaluated, or the epoch that the method itself chose."""
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         """Execute a run and return its results."""
@@ -85,12 +85,12 @@ class CifarFeaturesGoldFreeExecutor(GoldFreeExecutor, cifar.CifarFeaturesExecuto
 
 
 def gate_calibration_error(gates: NDArray[Any], is_correct: NDArray[np.bool_]) -> float:
-    """Return the calibration error of the gates over ten bins, mean over annotators.
+    """Return the calibration error of the gates over ten bins, as a mean over annotators.
 
     Parameters
     ----------
     gates : ndarray of shape (n_items, n_annotators)
-        Estimated probability that each annotator is right on each item.
+        The gates: the estimated probability that each annotator is right on each item.
     is_correct : ndarray of shape (n_items, n_annotators)
         Whether each annotator is right.
 
@@ -110,7 +110,7 @@ def gate_calibration_error(gates: NDArray[Any], is_correct: NDArray[np.bool_]) -
 
 
 def _odd(split: DataSplit) -> DataSplit:
-    """Return the task odd or even."""
+    """Return the task to tell odd from even digits."""
     y, y_validation, y_test = (part % 2 for part in (split.y, split.y_validation, split.y_test))
     return replace(split, y=y, y_validation=y_validation, y_test=y_test)
 
@@ -148,7 +148,7 @@ def weakness_spec(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[s
     Parameters
     ----------
     epsilon : float
-        Distance from an annotator's weakness image. Items within this distance get wrong labels, drawn as `wrong` says.
+        Distance from an annotator's weakness image. Items within this distance get wrong labels; `wrong` says which.
     wrong : str, default="uniform"
         How wrong labels are drawn; see `weakness_annotators`.
     **more : object

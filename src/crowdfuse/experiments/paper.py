@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 
 ValueMethod = tuple[str, str]
-"""A value of the parameter that a table varies, and a method."""
+"""A pair: a value of the parameter that a table varies, and the name of a method."""
 
 
 @cache

@@ -1,7 +1,11 @@
 """Selection of one run per method by each protocol, and ranks of methods over data sets.
 
-The protocols are: default settings, default settings with the epoch chosen by held-out labels, settings tuned by crowd
-labels, and settings tuned by gold. The last is a ceiling: in practice there is no gold.
+There are four protocols:
+
+- default settings;
+- default settings, with the epoch chosen by held-out labels;
+- settings tuned by the annotators' labels of held-out items;
+- settings tuned by the gold of held-out items. This is a ceiling, because in practice there is no gold.
 """
 
 from __future__ import annotations
@@ -19,13 +23,13 @@ from crowdfuse.experiments.result_table import UPPER_BOUND
 from crowdfuse.experiments.store import Record, run_key
 from crowdfuse.labels.intervals import t_interval_half_width
 
-TIE_MARGIN = 0.01  # of accuracy: a method further behind the best is not tied with it
+TIE_MARGIN = 0.01  # of accuracy: a method that is further behind the best method is not tied with it
 RowDatasetSeed = tuple[str, str, int]
 """Row, data set and seed."""
 
 
 def _by_crowd(record: Record) -> tuple[bool, float]:
-    """Return the score of a run by crowd labels: sanity checks first, then the likelihood of held-out labels."""
+    """Return the score of a run by labels: first whether it passed the sanity checks, then the held-out likelihood."""
     return not record.result["failed_checks"], record.result["held_out_log_likelihood"]
 
 
@@ -52,7 +56,7 @@ def select_runs(cells: Sequence[ComparisonCell], records: Sequence[Record]) -> d
     -------
     dict of str to dict of (str, str, int) to Record
         Selected runs, by protocol and then by row, data set and seed. The two tuning protocols select a run only if all
-        draws of settings are finished; draws that diverged are ignored. The upper bound has one run, which all
+        draws of settings are finished. Draws that diverged are ignored. The upper bound has one run, which all
         protocols share.
     """
     by_key = {run_key(record.run): record for record in records}
@@ -120,9 +124,9 @@ def rank_methods(
 ) -> MeanRanks | None:
     """Return mean ranks over the data sets and seeds that all methods have.
 
-    Methods are ranked for each data set and seed; ties share the mean of their ranks. The interval is Student's
-    t-interval over the mean ranks of the data sets, or over seeds if there is only one data set. It is clipped to the
-    range of possible ranks.
+    Methods are ranked for each data set and seed. Tied methods share the mean of their ranks. The interval is Student's
+    t-interval over the mean ranks of the data sets, or over seeds if there is only one data set. The interval is
+    clipped to the range of possible ranks.
 
     Parameters
     ----------
@@ -134,7 +138,7 @@ def rank_methods(
     Returns
     -------
     MeanRanks or None
-        None for fewer than two methods, or if they share no data set and seed.
+        None if there are fewer than two methods, or if the methods share no data set and seed.
     """
     rows = sorted({row for by_row in by_dataset.values() for row in by_row} - {UPPER_BOUND})
     blocks = []
@@ -172,8 +176,8 @@ def nemenyi_critical_difference(n_methods: int, n_datasets: int) -> float:
 def best_and_tied(by_dataset: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[str, list[str]]:
     """Return, for each data set, the row with the best mean, followed by the rows that are tied with it.
 
-    A row is tied if its mean is less than 0.01 (`TIE_MARGIN`) below the best, and the 95 % interval of the paired
-    difference over seeds contains 0. The upper bound is left out.
+    A row is tied if its mean is less than 0.01 (`TIE_MARGIN`) below the best mean, and if the 95 % interval of the
+    paired difference over seeds contains 0. The upper bound is left out.
 
     Examples
     --------
@@ -191,7 +195,7 @@ def best_and_tied(by_dataset: Mapping[str, Mapping[str, Mapping[int, float]]]) -
 
 
 def _is_tied(first: Mapping[int, float], other: Mapping[int, float]) -> bool:
-    """Return whether a row is tied with the first; never with fewer than two seeds in common."""
+    """Return whether a row is tied with the first row; false if they have fewer than two seeds in common."""
     behind = [first[seed] - other[seed] for seed in set(first) & set(other)]
     return len(behind) > 1 and float(np.mean(behind)) < min(TIE_MARGIN, t_interval_half_width(behind))
 
@@ -199,7 +203,7 @@ def _is_tied(first: Mapping[int, float], other: Mapping[int, float]) -> bool:
 def gains_over(
     selected: Mapping[RowDatasetSeed, Record], reference: str, metric: str = "accuracy"
 ) -> dict[str, tuple[float, float, float, int]]:
-    """Return a metric of each row minus that of a reference row, on the same data sets and seeds.
+    """Return the difference in a metric between each row and a reference row, on the same data sets and seeds.
 
     Parameters
     ----------

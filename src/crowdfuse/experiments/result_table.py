@@ -26,7 +26,7 @@ class TableEntry:
     Parameters
     ----------
     row : str
-        The method, or a variant of one.
+        The method, or a variant of a method.
     value : str
         Value of the parameter.
     by_seed : dict of int to float
@@ -53,7 +53,7 @@ class TableEntry:
 
     @property
     def std(self) -> float | None:
-        """Standard deviation over seeds; None for one seed."""
+        """Standard deviation over seeds; None if there is only one seed."""
         return float(np.std(list(self.by_seed.values()), ddof=1)) if len(self.by_seed) > 1 else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,13 +82,13 @@ class PairedDifference:
     Parameters
     ----------
     method, baseline : str
-        The difference is the accuracy of `method` minus that of `baseline`.
+        The difference is the accuracy of `method` minus the accuracy of `baseline`.
     n_pairs : int
         Number of pairs of runs, one run of each method.
     mean : float
         Mean difference, in percentage points.
     low, high : float or None
-        Ends of the interval; None for one pair.
+        Ends of the interval; None if there is only one pair.
     interval_over : {"seeds", "items", "seeds and items"}, default="seeds"
         Source of variation that the interval covers: the choice of seeds, of test items, or of both.
     """
@@ -167,9 +167,9 @@ class Table:
         Parameters
         ----------
         method : str
-            The row that the others are compared with; each difference is this row minus the other row.
+            The row with which the other rows are compared. Each difference is this row minus the other row.
         at : str or None, default=None
-            Value of the parameter at which rows are compared. None compares them at all values together.
+            Value of the parameter at which rows are compared. If None, rows are compared at all values together.
 
         Returns
         -------
@@ -203,7 +203,7 @@ class Table:
         return differences_by_row
 
     def _by_item(self, method: str, row: str, pairs: list[tuple[str, int]]) -> NDArray[np.float64] | None:
-        """Return differences (n_seeds, n_items) in points, means over values, or None if the runs do not store them."""
+        """Return differences (n_seeds, n_items) in points, means over values; None if correct items are not stored."""
         by_seed: dict[int, list[NDArray[np.float64]]] = {}
         for value, seed in pairs:
             ours, theirs = (self._is_correct(name, value, seed) for name in (method, row))
@@ -216,7 +216,7 @@ class Table:
         return np.stack([np.mean(differences, axis=0) for differences in by_seed.values()])
 
     def _is_correct(self, row: str, value: str, seed: int) -> NDArray[np.float64] | None:
-        """Return 1 for correct items of a run, if stored and if their mean is the accuracy in the table, else None."""
+        """Return 1 for each correct item of a run, else 0. None if they are not stored or contradict the table."""
         record = self.records.get((row, value, seed))
         if record is None or "correct_items_hex" not in record.result:
             return None
@@ -234,8 +234,8 @@ def bootstrapped_difference(method: str, baseline: str, n_pairs: int, by_item: N
     n_pairs : int
         Number of pairs of runs.
     by_item : ndarray of shape (n_seeds, n_items)
-        Difference in percentage points for each seed and item. Each seed may have items of its own; the bootstrap draws
-        columns.
+        Difference in percentage points for each seed and item. Column j may hold different items for different seeds;
+        the bootstrap draws columns.
 
     Returns
     -------
@@ -260,7 +260,7 @@ def paired_difference(
     method, baseline : str
         The two methods.
     differences : ndarray of shape (n_pairs,)
-        Accuracy of `method` minus that of `baseline`, in percentage points, for each pair.
+        Accuracy of `method` minus accuracy of `baseline`, in percentage points, for each pair.
     interval_over : str, default="seeds"
         What the pairs are: "seeds" or "items".
 
@@ -305,7 +305,9 @@ def make_table(
             placed[cell.row, cell.value, cell.seed] = record
     by_seed = _summarize_single_annotators(by_seed, paper)
     means = {place: float(np.mean(list(seeds.values()))) for place, seeds in by_seed.items()}
-    in_paper = {row for _, row in paper} or {row for row, _ in means}  # ranks beside the paper's count only its methods
+    in_paper = {row for _, row in paper} or {
+        row for row, _ in means
+    }  # if the paper has ranks, rank only the paper's methods
     ours = _ranks({place: mean for place, mean in means.items() if place[0] in in_paper})
     theirs = _ranks({(row, value): paper[value, row] for row, value in by_seed if (value, row) in paper})
     entries = {

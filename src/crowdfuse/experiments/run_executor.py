@@ -43,7 +43,8 @@ class DataSplit:
     y, y_validation, y_test : ndarray of shape (n_train,), (n_validation,), (n_test,)
         Gold, as class numbers.
     distances : ndarray of shape (n_train, n_annotators) or None, default=None
-        Distance of each training item from the weakness image of each simulated annotator. None: computed from `X`.
+        Distance of each training item from the weakness image of each simulated annotator. If None, it is computed from
+        `X`.
     """
 
     X: Inputs
@@ -70,7 +71,8 @@ def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, train_
     train : slice
         Rows to train on. They must lie within the first `train_share` of the rows.
     train_share : Fraction
-        Share of the rows that may be trained on. The remaining rows are the validation items, which choose the epoch.
+        Share of the rows that may be used for training. The remaining rows are the validation items, used to choose the
+        epoch.
 
     Returns
     -------
@@ -79,7 +81,7 @@ def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, train_
     Raises
     ------
     ValueError
-        If `train` ends beyond the rows that may be trained on.
+        If `train` ends beyond the rows that may be used for training.
     """
     limit = int(len(data.X_train) * train_share)
     if train.stop > limit:
@@ -104,7 +106,7 @@ class PaperExecutor(ABC):
     Parameters
     ----------
     folder : Path or None
-        Folder with the files of the data set. None: the value of the environment variable ``CROWDFUSE_DATA``.
+        Folder with the files of the data set. If None, the value of the environment variable ``CROWDFUSE_DATA``.
     """
 
     folder: Path | None
@@ -127,7 +129,7 @@ class PaperExecutor(ABC):
         """
 
     def cached_split(self, run: RunSpec) -> DataSplit:
-        """Return the data of a run. They stay in memory, because most runs of a process use the same data.
+        """Return the data of a run. The data stay in memory, because most runs of a process use the same data.
 
         Parameters
         ----------
@@ -150,10 +152,14 @@ class PaperExecutor(ABC):
         Parameters
         ----------
         run : RunSpec
-            The run. Its entry `annotators` has `names` and `rule`, and further keys that depend on the rule. The rule
-            "weakness" has `epsilon`, optionally `weakness` (rows of the weakness images) and `wrong` (default
-            "uniform"). "hammer-spammer" has `n_correct`. "habit" has `share`, and `habits` or `n_habits`. Any rule may
-            have `missing`, the share of labels that are removed.
+            The run. Its entry `annotators` has the ids of the annotators (`names`), the name of the rule (`rule`), and
+            the settings of this rule:
+
+            - "weakness" (see `weakness_annotators`): `epsilon` is required. `weakness`, the row numbers in X of the
+              weakness images, and `wrong`, the kind of wrong labels (default "uniform"), are optional.
+            - "hammer-spammer" (see `hammer_spammer_annotators`): `n_correct` is required.
+            - "habit" (see `habit_annotators`): `share` is required, and either `habits` or `n_habits`.
+            - Every rule may have `missing`, the share of labels to remove.
         split : DataSplit
             The data of the run.
 
@@ -171,7 +177,7 @@ class PaperExecutor(ABC):
             given |= {} if "habits" in spec else {"n_annotators": len(names)}
             crowd = habit_annotators(_input_values(split), split.y, **given, annotators=names, seed=seed)
         else:
-            # runs that were stored before `wrong` existed have the paper's rule, uniform
+            # runs that were stored before `wrong` existed used the paper's rule, "uniform"
             given = self.weakness_settings(run, split) | {"wrong": spec.get("wrong", "uniform")}
             if given["wrong"] == "neighbour" and "X" not in given:
                 given["inputs"] = _input_values(split)
@@ -271,7 +277,7 @@ class PaperExecutor(ABC):
 
 
 def choose_weakness_rows(X: Any, y: Any, target_accuracies: Sequence[float], epsilon: float) -> IntArray:
-    """Choose weakness images that give annotators about the target accuracies; the same for every seed.
+    """Choose weakness images that give annotators about the target accuracies. The choice is the same for every seed.
 
     Parameters
     ----------
@@ -300,15 +306,15 @@ def _input_values(split: DataSplit) -> NDArray[Any]:
     """Return the inputs as an array, for class means."""
     if isinstance(split.X, ImageFiles):
         raise ValueError(
-            "habits and wrong='neighbour' need class means, which are not computed for images in files; use --scale "
-            "desk, which has features of the images"
+            "habits and wrong='neighbour' require class means, which are not computed for images in files; use "
+            "--scale desk, which reads features of the images"
         )
     values: NDArray[Any] = split.X.values
     return values
 
 
 def _remove_labels(crowd: SyntheticCrowd, share: float, seed: int) -> SyntheticCrowd:
-    """Return the crowd without a random share of the labels; some items may lose all of theirs."""
+    """Return the crowd without a random share of the labels. Some items may lose all their labels."""
     ann = crowd.annotations
     is_kept = np.random.default_rng([seed, 4]).random(ann.n_labels) >= share
     return replace(crowd, annotations=ann.keep_labels(is_kept))
@@ -344,10 +350,11 @@ def correctness_auroc(classifier: CrowdClassifier, X: Inputs, crowd: SyntheticCr
     Returns
     -------
     dict of str to list of float
-        `auroc_weights` and `auroc_diagonals`, each with one AUROC per annotator: how well a score tells the training
-        items on which the annotator is right from the others. The score is the annotator's weight, or the entry P[said,
-        said] of the confusion matrix, which is the estimated probability that the given label is right. Empty for
-        methods whose matrices do not depend on the item, and if an annotator is always right or always wrong.
+        Two lists with one AUROC per annotator. It measures how well a score separates the training items on which the
+        annotator is right from the other training items. For `auroc_weights`, the score is the annotator's weight. For
+        `auroc_diagonals`, it is the entry P[said, said] of the confusion matrix, where "said" is the given label: the
+        estimated probability that the label is right. The dict is empty if the matrices of the method do not depend on
+        the item, or if an annotator is always right or always wrong.
     """
     is_correct = crowd.is_correct
     if classifier.confusion_given_ != "said" or is_correct.all(0).any() or (~is_correct).all(0).any():
@@ -356,7 +363,9 @@ def correctness_auroc(classifier: CrowdClassifier, X: Inputs, crowd: SyntheticCr
     aurocs: dict[str, Any] = {"auroc_weights": [], "auroc_diagonals": []}
     for r, name in enumerate(crowd.annotations.annotators):
         own = crowd.annotations.select_annotator(name)
-        columns = classifier.fused_labels(X, own)  # the fused label of a single label, with weight 1, is P[:, said]
+        columns = classifier.fused_labels(
+            X, own
+        )  # if an item has a single label, its weight is 1, and the fused label is P[:, said]
         diagonal = columns[own.item, own.label]
         aurocs["auroc_weights"].append(float(roc_auc_score(is_correct[:, r], weights[:, r])))
         aurocs["auroc_diagonals"].append(float(roc_auc_score(is_correct[own.item, r], diagonal)))

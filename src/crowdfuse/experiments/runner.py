@@ -23,7 +23,7 @@ from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 class RunExecutor(Protocol):
     """Executes single runs.
 
-    Each worker process receives a copy of the executor once, so an executor loads data only when a run needs them.
+    Each worker process receives one copy of the executor. An executor therefore loads data only when a run needs them.
     """
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class RunExecutor(Protocol):
         run : RunSpec
             Everything that defines the run.
         checkpoint : Path
-            Folder for the checkpoint of the training. If the folder exists, training continues from there.
+            Folder for the checkpoint of the training. If the folder exists, training continues from its checkpoint.
 
         Returns
         -------
@@ -76,7 +76,7 @@ class GridResult:
 
 
 Outcomes = Generator[tuple[str, Record | str], None, None]
-"""The key of each run as it ends, with its record or with the error message."""
+"""Yields the key of each run when it ends, with the record of the run or with the error message."""
 
 Backend = Callable[[dict[str, RunSpec], RunExecutor, Path, "int | None"], Outcomes]
 """Executes runs, given runs by key, the executor, the folder for checkpoints, and the number of parallel runs."""
@@ -94,7 +94,7 @@ def run_locally(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints:
     checkpoints : Path
         Folder with one checkpoint folder per run.
     n_jobs : int or None
-        Number of processes, with one thread each. None or 1 runs in this process.
+        Number of processes, with one thread each. If None or 1, the runs are executed in this process.
 
     Returns
     -------
@@ -123,8 +123,8 @@ def run_locally(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints:
             yield futures[future], future.result()
     except BrokenProcessPool as error:
         raise ValueError(
-            "a worker process of the grid died (killed, or out of memory: try fewer --jobs). Finished runs are stored; "
-            "give the same command again to continue"
+            "a worker process of the grid died: it was killed or ran out of memory (in that case, try fewer --jobs). "
+            "Finished runs are stored; repeat the command to continue"
         ) from error
     finally:
         for process in list((pool._processes or {}).values()):
@@ -160,9 +160,9 @@ def run_grid(
     describe_run: Callable[[RunSpec], str],
     verbose: int = 0,
 ) -> GridResult:
-    """Execute the runs that are not in the store yet, so that an interrupted grid continues where it stopped.
+    """Execute the runs that are not yet in the store. An interrupted grid therefore continues where it stopped.
 
-    A failed run is reported at the end and does not stop the others. Ctrl-C stops all runs and keeps the finished ones.
+    A failed run is reported at the end and does not stop other runs. Ctrl-C stops all runs; finished runs are kept.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def run_grid(
     store : Store
         The store of finished runs. It is locked while the grid runs.
     n_jobs : int or None, default=None
-        Number of runs that are executed at the same time. None: the default of the backend.
+        Number of runs that are executed at the same time. If None, the default of the backend.
     backend : Backend, default=run_locally
         Function that executes the runs: on this machine (`run_locally`) or on a cluster.
     title : str, default="runs"
@@ -181,7 +181,7 @@ def run_grid(
     describe_run : callable
         Function that takes a run and returns its name, for progress and error messages.
     verbose : int, default=0
-        0 shows no progress; 1 shows it.
+        Whether to show progress: 0 (no) or 1 (yes).
 
     Returns
     -------
@@ -190,7 +190,7 @@ def run_grid(
     Raises
     ------
     ValueError
-        If another process uses the store, or if the backend itself fails.
+        If another process uses the store, or if the backend fails. The failure of a single run raises no error.
 
     Examples
     --------
@@ -236,24 +236,24 @@ def run_grid(
 
 
 def _remove_finished_checkpoints(checkpoints: Path, finished: dict[str, Record]) -> None:
-    """Remove checkpoints of stored runs: a kill between storing a run and removing its checkpoint leaves them."""
+    """Remove checkpoints of stored runs. They remain if the process is killed right after it stored a run."""
     for key in finished:
         shutil.rmtree(checkpoint_folder(checkpoints, key), ignore_errors=True)
 
 
 def checkpoint_folder(checkpoints: Path, key: str) -> Path:
-    """Return the folder for the training state of a run. Each version has its own, as another cannot continue it."""
+    """Return the folder for the checkpoint of a run. It depends on the version, as no other version can continue it."""
     return checkpoints / f"{key}-{run_key(VERSIONS)[:8]}"
 
 
 def execute_run(executor: RunExecutor, run: RunSpec, checkpoint: Path) -> Record | str:
-    """Return the record of a run, or the error message if it fails: other runs may still succeed."""
+    """Return the record of a run, or the error message if the run fails, because other runs may still succeed."""
     began = time.monotonic()
     continued = checkpoint.exists()
     try:
         result = executor(run, checkpoint)
     except Exception as error:  # torch, NumPy and the system raise errors of any type; each concerns this run only
-        if continued:  # the checkpoint may be damaged, or of settings that no longer exist
+        if continued:  # the checkpoint may be damaged, or may have settings that no longer exist
             shutil.rmtree(checkpoint, ignore_errors=True)
             return execute_run(executor, run, checkpoint)
         return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"

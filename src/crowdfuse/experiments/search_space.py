@@ -23,7 +23,7 @@ COMMON_SEARCH_SPACE: SearchSpace = {
 
 
 def search_space_of(method: str) -> SearchSpace:
-    """Return the search space of a method, including the settings that all methods share, by the name of the setting.
+    """Return the search space of a method by setting, including the settings that all methods share.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def draw_settings(method: str, draw: int, seed: int) -> dict[str, Any]:
     method : str
         Name of the method.
     draw : int
-        Number of the draw. Draw 0 means the default settings, so nothing is changed.
+        Number of the draw. Draw 0 has the default settings, so the result is empty.
     seed : int
         Seed of the draws.
 
@@ -66,7 +66,7 @@ def draw_settings(method: str, draw: int, seed: int) -> dict[str, Any]:
 
 
 def _draw_value(space: list[Any] | tuple[float, float], generator: np.random.Generator) -> Any:
-    """Return an element of a list, or a number from a range, log-uniformly and with three digits."""
+    """Return a random element of a list, or a log-uniform number from a range, with three digits."""
     if isinstance(space, list):
         return space[generator.integers(len(space))]
     low, high = (math.log(end) for end in space)

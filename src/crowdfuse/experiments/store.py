@@ -1,4 +1,4 @@
-"""Finished runs on disk: one line of JSON per run. The definition of a run is the key to find it again."""
+"""Finished runs on disk: one line of JSON per run. A run is found by its definition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RunSpec = dict[str, Any]
 """Everything that defines a run, ready for JSON: data, annotators, method, settings, seed."""
 
 VERSIONS = {"crowdfuse": __version__, "torch": version("torch").split("+")[0]}
-"""The versions that a finished run is stored with. Runs of other versions are not used."""
+"""The versions that are stored with a finished run. Runs of other versions are not used."""
 
 
 def run_key(run: RunSpec) -> str:
@@ -70,7 +70,7 @@ class Record:
 
 
 class Store:
-    """A file of finished runs. Lines are only appended; a line that was cut off by a crash is never read as a run.
+    """A file of finished runs. New lines are only appended. A line that a crash cut off is never read as a run.
 
     Parameters
     ----------
@@ -98,7 +98,8 @@ class Store:
         records : dict of str to Record
             Finished runs by `run_key`.
         notes : list of str
-            One sentence per other version of crowdfuse whose runs were left out, and one about unreadable lines.
+            One sentence for each other version of crowdfuse whose runs were left out, and one sentence about unreadable
+            lines.
 
         Raises
         ------
@@ -126,16 +127,16 @@ class Store:
                 name = _format_versions(versions)
                 n_by_version[name] = n_by_version.get(name, 0) + 1
         notes = [
-            f"{self.path}: {count:,} runs were made by {name}, not by {_format_versions(VERSIONS)}: they stay in the "
-            "file, but are neither counted nor shown here"
+            f"{self.path}: {count:,} runs are not shown, because they were made by {name}, not by "
+            f"{_format_versions(VERSIONS)}; they stay in the file"
             for name, count in n_by_version.items()
         ]
         if broken and not records and not n_by_version:
             raise ValueError(f"{self.path} is not a store of finished runs; choose another folder with --out")
         if broken:
             notes.append(
-                f"{self.path}, line {broken[0]}: not a finished run, left out (perhaps the process was "
-                "killed while writing)"
+                f"{self.path}, line {broken[0]}: this line was left out because it is not a finished run (perhaps the "
+                "process was killed while writing)"
             )
         return records, notes
 
@@ -156,7 +157,9 @@ class Store:
         line = json.dumps(entry, ensure_ascii=False).encode() + b"\n"
         with self.path.open("ab+") as file:
             if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):
-                line = b"\n" + line  # a kill left half a line: it stays, and is not read
+                line = (
+                    b"\n" + line
+                )  # a killed process left half a line: the half line stays in the file and is not read
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
@@ -176,7 +179,7 @@ class Store:
             If another process has locked the store.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.touch()  # first, so that the folder is recognised as a folder of runs whatever happens
+        self.path.touch()  # first, so that the folder counts as a folder of runs even if an error follows
         with self.path.with_name(f".{self.path.name}.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

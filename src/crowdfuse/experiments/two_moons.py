@@ -1,4 +1,4 @@
-"""The paper's two-moons experiment: a small network trained on each of two annotators, and by fusion of both."""
+"""The paper's two-moons experiment: train a small network on each of two annotators alone, and on both by fusion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crowdfuse.training.progress import make_progress_bar
 
 PAPER_ACCURACY = {"annotator-1": 66.51, "annotator-2": 83.67, "fusion": 86.70}  # in %, one run each
 
-# full-batch SGD, no dropout in the annotators' heads, the last step is evaluated
+# full-batch SGD, no dropout in the annotators' heads; the model of the last step is evaluated
 RECIPE: dict[str, Any] = {
     "backbone": "identity",
     "hidden": (64, 32),
@@ -73,9 +73,10 @@ class TwoMoonsRun:
 def region_names(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.str_]:
     """Return the region of each point where exactly one annotator is right, and "" elsewhere.
 
-    Only annotator 1 is right in the regions A and D, only annotator 2 in B and C.
+    In the regions A and D, only annotator 1 is right. In B and C, only annotator 2 is right.
 
-    A is the left end of the upper moon, B its right half, C the left half of the lower moon, D its right end.
+    A is the left end of the upper moon, and B is the right half of the upper moon. C is the left half of the lower
+    moon, and D is the right end of the lower moon.
     """
     said = two_moon_annotators(X).to_matrix()
     first, second = (said == y[:, None]).T
@@ -102,7 +103,7 @@ def train_variant(
     split : {"text", "code"}, default="text"
         Split of the points into training and test points, as in the paper's text or in its code; see `make_two_moons`.
     epochs : int, default=400
-        Number of epochs. Each is one step of full-batch SGD.
+        Number of epochs. Each epoch is one step of full-batch SGD.
     n_points : int, default=20_000
         Number of points.
     """
@@ -142,7 +143,7 @@ def _measure(classifier: CrowdClassifier, data: TwoMoons) -> dict[str, Any]:
 def said_label_probabilities(
     classifier: CrowdClassifier, X: NDArray[np.float64], ann: Annotations
 ) -> NDArray[np.float64]:
-    """Return P[said, said] of each annotator's label, (n_points, 2): the estimated probability that it is right."""
+    """Return the estimated probability that each annotator's label is right, P[said, said], (n_points, 2)."""
     matrices = classifier.confusion_matrices(X)
     said = ann.to_matrix()
     return np.stack([matrices[np.arange(len(X)), r, said[:, r], said[:, r]] for r in range(2)], axis=1)

@@ -24,7 +24,7 @@ class Source(NamedTuple):
     """Where labels come from, for error messages, and how to interpret their ids."""
 
     name: str
-    describe_rows: Callable[[Sequence[int]], list[str]]  # places for messages, such as 'labels.csv, line 17'
+    describe_rows: Callable[[Sequence[int]], list[str]]  # from row numbers to places, such as 'labels.csv, line 17'
     is_text: bool  # the values come from a text file, where "12" may mean the integer 12
     ids_may_be_row_numbers: bool = True  # integer ids may be row numbers of X
 
@@ -95,7 +95,7 @@ def _among(classes: NDArray[Any], label: Column, source: Source) -> Column:
 
 
 def _renumber(codes: NDArray[np.int32], position: IntArray) -> NDArray[np.int32]:
-    """The codes after their names moved to these positions; -1 stays."""
+    """The codes after each name has moved to a new position. Code -1 (no name) stays."""
     return np.append(position, -1).astype(np.int32)[codes]
 
 
@@ -107,7 +107,7 @@ def _conflicts(
     present: Sequence[int] | IntArray,
     source: Source,
 ) -> str:
-    """The message for annotators who gave two different labels to one item."""
+    """The error message for annotators who gave one item two different labels."""
     places = source.describe_rows([int(present[row]) for pair in error.rows for row in pair])
     shown = [
         f"  item {format_names([item.names[item.codes[one]]])}, annotator "
@@ -119,6 +119,6 @@ def _conflicts(
     return (
         f"{source.name}: {error.count:,} (item, annotator) pairs have two different labels, such as\n"
         + "\n".join(shown)
-        + "\nChoose what to keep with on_conflict= (--on-conflict on the command line): 'first' or 'last' keeps "
-        "that label, 'drop' keeps none of them"
+        + "\nChoose what to keep with on_conflict= (--on-conflict on the command line): 'first' keeps the first "
+        "label, 'last' the last, 'drop' none"
     )

@@ -2,7 +2,8 @@
 
 Version 2 writes `responses` keyed by question (`to_json`, `to_dict`), or flat columns `label.responses`,
 `label.responses.users` and `label.responses.status` (`to_datasets`, `flatten=True`). Version 1 writes feedback records
-with a list of responses or with one column per question; older records have one `annotation` by one `annotation_agent`.
+with a list of responses, or with one column per question. Older records have one `annotation` and one
+`annotation_agent`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Answer(NamedTuple):
 
 
 def recognises(record: Any) -> bool:
-    """Whether a record looks like one of Argilla."""
+    """Whether a record looks like a record of Argilla."""
     if not isinstance(record, dict):
         return False
     return (
@@ -76,7 +77,7 @@ def read(source: ExportRecords, item: str | None, question: str | None) -> Expor
 
 
 def _item_fields(record: dict[str, Any]) -> dict[str, Any]:
-    """What annotators were shown: the fields of a record, which flat layouts write beside its other columns."""
+    """What annotators were shown: the fields of a record. Flat layouts write them beside the other columns."""
     for name in ("fields", "inputs"):
         if isinstance(record.get(name), dict):
             return dict(record[name])
@@ -114,7 +115,7 @@ def _answers(record: dict[str, Any]) -> Iterator[Answer]:
 
 
 def _answers_to(question: str, given: Any) -> Iterator[Answer]:
-    """Answers from a list of objects with `value`, `user_id` and `status`, or, in Hugging Face data, three lists."""
+    """Answers from a list of objects with `value`, `user_id` and `status`, or from three lists (Hugging Face)."""
     if isinstance(given, dict):
         values: Any = given.get("value") or []
         count = len(values) if isinstance(values, list) else 0

@@ -1,4 +1,4 @@
-"""Rows that cannot be used: raise an error that shows three of them, or return a note if they are dropped."""
+"""Rows that cannot be used: raise an error that shows three of them, or drop them and return a note."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def drop_or_raise(name: str, shown: Sequence[str], count: int, total: int, kind:
     Parameters
     ----------
     name : str
-        The file, for messages.
+        Name of the file, for messages.
     shown : sequence of str
         Some of the bad rows, each with its place and reason.
     count, total : int
-        The number of bad rows, and of all rows.
+        The number of bad rows, and the number of all rows.
     kind : str
         What the rows are called, such as 'rows' or 'answers'.
     on_bad : {'error', 'drop'}

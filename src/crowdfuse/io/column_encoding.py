@@ -17,13 +17,13 @@ from crowdfuse.labels.ids import ALLOWED_IDS, EXACT_FLOAT_LIMIT, merge_equal_nam
 
 
 class Column(NamedTuple):
-    """The distinct names of a column, and the position of each row's name among them, -1 if it is empty."""
+    """The distinct names of a column, and one code per row: the position of its name, or -1 if the row is empty."""
 
     names: NDArray[Any]
     codes: NDArray[np.int32]
 
     def renamed(self, names: NDArray[Any]) -> Column:
-        """The column with new names, of which equal ones are merged."""
+        """The column with new names; equal names are merged."""
         distinct, position = merge_equal_names(names)
         return Column(distinct, np.append(position, -1).astype(np.int32)[self.codes])
 
@@ -36,10 +36,11 @@ class Column(NamedTuple):
 def encode_column(
     column: pa.ChunkedArray, name: str, where: str, *, text: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Encode a column as distinct names and one code per row; the code is -1 if the value is null, empty or blank.
+    """Encode a column as distinct names and one code per row. The code is -1 for null, empty and blank values.
 
     Names are in order of appearance. In a categorical column, they are in the order of its categories. If `text` is
-    true, the strings come from a text file, and "12" or "12.0" is read as the integer 12 if all values are integers.
+    true, the strings come from a text file: if all values are whole numbers, they are read as integers ("12" or "12.0"
+    as 12).
     """
     if pa.types.is_dictionary(column.type) and not pa.types.is_primitive(column.type.value_type):
         return _encode_dictionary(column, name, where, text=text)
@@ -68,7 +69,7 @@ def drop_blank_names(
 def _encode_dictionary(
     column: pa.ChunkedArray, name: str, where: str, *, text: bool
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Encode a dictionary column, which has one dictionary per chunk with values that may be empty or unused."""
+    """Encode a dictionary column. It has one dictionary per chunk, and a dictionary may have empty or unused values."""
     dictionaries = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
     names, of_value = encode_column(dictionaries, name, where, text=text)
     first_row = np.cumsum([0, *(len(chunk) for chunk in column.chunks)])
@@ -83,7 +84,7 @@ def _encode_dictionary(
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(place, range(column.num_chunks)))
-    if text:  # these dictionaries were built from the rows, so all values are used
+    if text:  # these dictionaries were built from the rows, so all their values are used
         return names, codes
     is_used = np.zeros(len(names) + 1, bool)  # one more entry, for the code -1
     is_used[codes] = True

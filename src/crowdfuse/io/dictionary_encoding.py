@@ -1,8 +1,8 @@
 """Encode a column as distinct names and one code per row; millions of names are split into partitions.
 
 One hash table over millions of names misses the cache on every row. Rows are therefore first split into partitions by a
-cheap hash of their bytes. The table of each partition stays small, and the partitions, which share no names, are
-encoded in parallel.
+cheap hash of their bytes. The hash table of each partition stays small. Partitions share no names, so they are encoded
+in parallel.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def encode_values(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]
 
 
 def encode_plainly(column: pa.ChunkedArray) -> tuple[pa.Array, NDArray[np.int32]]:
-    """The same as `encode_values`, with one hash table over all rows."""
+    """Return the same as `encode_values`, with one hash table over all rows."""
     encoded = column.dictionary_encode()  # every chunk comes with the whole dictionary
     names = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], column.type)
     codes = [chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices for chunk in encoded.chunks]
@@ -67,7 +67,7 @@ def has_many_distinct(sample: pa.Array) -> bool:
 
 
 def trailing_bytes_to_skip(sample: pa.StringArray) -> int:
-    """How many trailing bytes the hash should skip: many ids have the same ending, such as '0017_front.jpg'."""
+    """How many trailing bytes the hash should skip, because many ids end alike, such as '0017_front.jpg'."""
 
     def largest_partition(skipped_bytes: int) -> int:
         return int(np.bincount(_cheap_hash(sample, skipped_bytes), minlength=1).max())
@@ -91,7 +91,7 @@ def encode_partitions(partitioned: Sequence[PartitionedRows]) -> tuple[pa.Array,
     local, rows, codes = (np.empty(starts[-1], np.int32) for _ in range(3))
 
     def encode(index: int) -> tuple[pa.Array, NDArray[np.int32]]:
-        """The names of a partition and their first rows; fills its part of `local` (codes) and `rows` (row numbers)."""
+        """The names of a partition and their first rows. Also fills the partition's part of `local` and `rows`."""
         parts = [slice(block.bounds[index], block.bounds[index + 1]) for block in partitioned]
         strings = [block.strings[part] for block, part in zip(partitioned, parts, strict=True)]
         numbers = [block.rows[part] + start for block, part, start in zip(partitioned, parts, starts[:-1], strict=True)]
@@ -99,7 +99,7 @@ def encode_partitions(partitioned: Sequence[PartitionedRows]) -> tuple[pa.Array,
         names, local[partition] = encode_plainly(pa.chunked_array(strings, pa.string()))
         rows[partition] = np.concatenate([np.zeros(0, np.int32), *numbers])
         first = np.empty(len(names), np.int32)
-        first[local[partition][::-1]] = rows[partition][::-1]  # the last write wins, which is the first row
+        first[local[partition][::-1]] = rows[partition][::-1]  # in reversed order, the last write is the first row
         return names, first
 
     def place(index: int) -> None:
@@ -119,7 +119,7 @@ def encode_partitions(partitioned: Sequence[PartitionedRows]) -> tuple[pa.Array,
 
 
 def _cheap_hash(strings: pa.StringArray, skipped_bytes: int) -> NDArray[np.uint8]:
-    """The partition of each string: eight bytes near its end (fewer if it is short), multiplied and shifted."""
+    """The partition of each string: a hash of eight bytes near its end (fewer if the string is short)."""
     _, offset_buffer, data = strings.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[strings.offset : strings.offset + len(strings) + 1]
     text = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]] if data else np.zeros(0, np.uint8)

@@ -1,9 +1,9 @@
 """Exports of doccano: the classes of documents or images, one JSONL file per annotator.
 
-A project in which annotators work separately is exported as a zip file with one file per annotator, named after them. A
+If annotators work separately, doccano exports a zip file with one file per annotator, named after the annotator. A
 record has `id`, `text` (or `filename`), `label` with a list of classes (`cats` if there are spans, too), and the
-metadata of the document. Older versions name the annotator in the record (`username`, or `user` within `annotations`).
-A project whose annotators share their labels is exported as `all.jsonl`, which does not tell who labelled.
+metadata of the document. In older versions, the record has the name of the annotator (`username`, or `user` within
+`annotations`). If annotators share their labels, doccano exports `all.jsonl`, which does not say who gave which label.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ ZIP_ENDING = ".zip"
 
 
 def is_doccano_folder(path: Path) -> bool:
-    """Whether a path is a folder or a zip file, which may hold one file per annotator."""
+    """Whether a path is a folder or a zip file; either may hold one file per annotator."""
     return path.is_dir() or (path.suffix.lower() == ZIP_ENDING and path.is_file())
 
 
 def recognises(record: Any) -> bool:
-    """Whether a record looks like one of doccano."""
+    """Whether a record looks like a record of doccano."""
     if not isinstance(record, dict) or not any(name in record for name in INPUT_FIELDS):
         return False
     labels = record.get(_label_field(record))
@@ -47,7 +47,7 @@ def recognises(record: Any) -> bool:
 
 
 def read_user_files(path: Path) -> ExportRecords:
-    """The records of all files of a folder or zip file, which remember their file and its annotator."""
+    """The records of all files of a folder or zip file, with the file and the annotator of each record."""
     files = sorted(_files(path))
     if not files:
         raise TableError(
@@ -70,12 +70,12 @@ def read_user_files(path: Path) -> ExportRecords:
 
 
 def read(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
-    """The classes of each record. The annotator is named in the record, or is the name of the file.
+    """The classes of each record. The annotator is in the record, or else is the name of the file.
 
     Items are identified by the id of their record, or by the field `item`.
     """
     if question is not None:
-        raise ValueError(f"question={question!r} does not apply to doccano, which asks one question; leave it out")
+        raise ValueError(f"question={question!r} does not apply to doccano, which asks only one question; leave it out")
     found = ExportLabels(source, INPUT_FIELDS)
     for number, record in source.records:
         if not isinstance(record, dict) or not recognises(record):
@@ -108,12 +108,12 @@ def _answers(source: ExportRecords, number: int, record: dict[str, Any]) -> Iter
 
 
 def _annotator_of_file(source: ExportRecords, number: int) -> str:
-    """The annotator after whom a file is named; an error for the file of all annotators."""
+    """The annotator from the name of a file; an error for the file of all annotators."""
     name = PurePosixPath(source.name).name.split(".")[0] if source.annotator_of is None else source.annotator_of(number)
     if name == SHARED_FILE:
         raise TableError(
-            f"{describe_record(source, number)}: all.jsonl holds the labels of all annotators together and does not "
-            "tell who gave them. In doccano, turn off the sharing of annotations between users, and export again"
+            f"{describe_record(source, number)}: all.jsonl holds the labels of all annotators together, without the "
+            "annotator of each label. In doccano, turn off the sharing of annotations between users, and export again"
         )
     return name
 

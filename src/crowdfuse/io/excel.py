@@ -24,17 +24,17 @@ def read_first_sheet(path: Path) -> bytes:
     Returns
     -------
     content : bytes
-        UTF-8 text, separated by commas. Whole numbers have no decimals, dates are written as in ISO 8601.
+        UTF-8 text, separated by commas. Whole numbers have no decimals. Dates have the format of ISO 8601.
 
     Raises
     ------
     ValueError
-        If openpyxl is not installed, or the file is not a workbook.
+        If openpyxl is not installed, or if the file is not a workbook.
     """
     if find_spec("openpyxl") is None:
         raise ValueError(
-            f"{path}: reading Excel files needs openpyxl, which is not installed: pip install 'crowdfuse[excel]'. "
-            "Or save the sheet as .csv"
+            f"{path}: reading Excel files requires openpyxl, which is not installed. Install it with: pip install "
+            "'crowdfuse[excel]'. Or save the sheet as .csv"
         )
     import openpyxl
 
@@ -57,7 +57,7 @@ def read_first_sheet(path: Path) -> bytes:
 
 
 def _without_empty_end(row: list[str], width: int) -> list[str]:
-    """The cells of a row, as many as the header has, and more only if they hold something."""
+    """The cells of a row: as many as the header has, and further cells only if they are not empty."""
     used = max((at + 1 for at, value in enumerate(row) if value), default=0)
     return [*row, *[""] * width][: max(used, width)]
 

@@ -1,4 +1,4 @@
-"""Read the inputs that a file of labels holds itself: the texts or the images of its items."""
+"""Read the inputs (texts or images of the items) from the file that holds the labels."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
     path : Path
         A file of labels, as in `crowdfuse.io.read_labels`.
     reading : Reading
-        The options. `text` names the field of the inputs.
+        The options for reading labels. `text` is the name of the field that holds the inputs.
 
     Returns
     -------
     inputs : ExportInputs or None
-        The item ids, the kind of the inputs ("text" or "image"), the texts or image paths, and the name of their field.
+        The item ids, the kind of the inputs ("text" or "image"), the texts or image paths, and the name of the field.
         None if the file contains no inputs.
 
     Raises
@@ -33,7 +33,7 @@ def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
 
     See Also
     --------
-    read_labels_and_inputs : Reads the labels, too.
+    read_labels_and_inputs : Also reads the labels.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def read_labels_and_inputs(path: Path, reading: Reading) -> tuple[Annotations, E
     path : Path
         A file of labels, as in `crowdfuse.io.read_labels`.
     reading : Reading
-        The options. `text` names the field of the inputs.
+        The options for reading labels. `text` is the name of the field that holds the inputs.
 
     Returns
     -------

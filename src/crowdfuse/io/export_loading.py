@@ -1,4 +1,4 @@
-"""Load the inputs that a file of labels holds: its texts, or the image files to which it points."""
+"""Load the inputs from a file of labels: its texts, or the image files that its paths point to."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ def load_export_inputs(
     files_of_size: int | None = None,
     drop_missing: bool = False,
 ) -> LoadedInputs:
-    """Load the inputs that a file of labels holds.
+    """Load the texts or images of a file of labels.
 
     Parameters
     ----------
     found : ExportInputs
         The inputs, from `crowdfuse.io.read_export_inputs`.
     labels : Path
-        The file of labels. Images are searched at their path, and from the folder of this file.
+        The file of labels. Image paths are looked up as they are, and relative to the folder of this file.
     image_size : int, default=None
         Height and width of images in pixels, as in `crowdfuse.io.read_features`.
     image_shape : tuple of int, default=None
         Channels, height and width that a trained model expects, as in `crowdfuse.io.read_features`.
     files_of_size : int, default=None
-        If given, images are not decoded now but when they are needed, at this size.
+        If given, each image is decoded only when it is needed, at this size in pixels per side.
     drop_missing : bool, default=False
-        Whether items whose image does not exist are left out instead of being an error.
+        Whether to leave out items whose image does not exist. By default, a missing image is an error.
 
     Returns
     -------
     loaded : LoadedInputs
-        `inputs` are `Texts`, pixels or `ImageFiles`. `note` says where they come from.
+        `inputs` are `Texts`, pixels or `ImageFiles`. `note` says which field of which file they come from.
 
     Raises
     ------
     FileNotFoundError
-        If images are not on this machine.
+        If no image exists on this machine, or if some do not exist and `drop_missing` is false.
     """
     note = f"the inputs are the {found.kind}s in {found.field!r} of {labels}"
     if found.kind == "text":
@@ -63,9 +63,9 @@ def load_export_inputs(
     existing = [path for path in paths if path is not None]
     if missing and (not existing or not drop_missing):
         raise FileNotFoundError(
-            f"{format_count(len(missing), 'image')} of {labels} not found at the path in {found.field!r} or from "
-            f"{folder}: {format_names(missing, 3)}. Put the file of labels beside the images, or pass their folder "
-            f"with --inputs and name the field that identifies them, --item {found.field}"
+            f"{format_count(len(missing), 'image')} of {labels} not found, neither at the path in {found.field!r} nor "
+            f"below {folder}: {format_names(missing, 3)}. Put the file of labels beside the images, or pass the "
+            f"folder of the images with --inputs and --item {found.field}"
         )
     items = found.items[np.array([path is not None for path in paths])]
     if files_of_size is not None:

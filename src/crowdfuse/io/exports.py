@@ -1,4 +1,4 @@
-"""Shared by the readers of exports: the records of a JSON file, and the labels collected from them."""
+"""The part that all readers of exports share: the records of a JSON file, and the labels collected from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from crowdfuse.io.tables import TableError
 from crowdfuse.labels.ids import EXACT_FLOAT_LIMIT, format_names
 
 JSON_ENDINGS = {".json", ".jsonl", ".ndjson"}
-TOOL_ID_FIELDS = ("_input_hash", "id", "external_id", "doc_id")  # by which labelling tools identify items
+TOOL_ID_FIELDS = ("_input_hash", "id", "external_id", "doc_id")  # labelling tools identify items by these fields
 
 
 class ExportRecords(NamedTuple):
@@ -25,19 +25,19 @@ class ExportRecords(NamedTuple):
     unit: str  # what the numbers count: "line" or "record"
     records: list[tuple[int, Any]]
     broken: list[tuple[int, str]]  # line number and reason
-    describe: Callable[[int], str] | None = None  # the place of a record, if its number does not tell it
-    annotator_of: Callable[[int], str] | None = None  # the annotator of a record, in files by annotator
+    describe: Callable[[int], str] | None = None  # the place of the record with a number
+    annotator_of: Callable[[int], str] | None = None  # the annotator of the record, by file
 
 
 class ExportLabels:
-    """The labels of an export with their places, the answers that cannot be used, and counts of skipped answers.
+    """The labels of an export with their places, the unusable answers, and the number of skipped answers.
 
     Names are kept as text, numbered in order of appearance.
     """
 
     def __init__(self, source: ExportRecords, input_fields: tuple[str, ...] = ()) -> None:
         self.source = source
-        self.input_fields = input_fields  # where the tool itself keeps inputs, the preferred field first
+        self.input_fields = input_fields  # the fields in which the tool keeps inputs, the preferred field first
         self.collector = FieldCollector()
         self.items: dict[str, int] = {}
         self.annotators: dict[str, int] = {}
@@ -51,7 +51,7 @@ class ExportLabels:
     def add_item(self, number: int, value: Any, fields: Mapping[str, Any]) -> str | None:
         """Register an item, even without labels, and return its name; if invalid, add a bad answer and return None.
 
-        `fields` is what the record says about the item itself, among which may be its text or image.
+        `fields` is what the record says about the item itself, possibly including its text or image.
         """
         name = as_name(value)
         if name is None:
@@ -127,7 +127,7 @@ def read_json(path: Path) -> ExportRecords:
 
 
 def parse_json(name: str, ending: str, content: bytes) -> ExportRecords:
-    """The records of the content of a file; `name` is for messages."""
+    """The records in the content of a file. `name` is the file's name, for messages."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -193,7 +193,7 @@ def _invalid_name_message(role: str, value: Any) -> str:
 
 
 def get_field(record: Mapping[str, Any], name: str, *inside: str) -> Any:
-    """A field of a record, or of one of the objects `inside` it; None if there is none."""
+    """A field of a record, or of an object in one of its fields `inside`; None if there is no such field."""
     for part in (record, *(record.get(key) for key in inside)):
         if isinstance(part, dict) and part.get(name) is not None:
             return part[name]

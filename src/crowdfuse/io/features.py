@@ -56,12 +56,12 @@ DEFAULT_IMAGE_SIDE_PIXELS = 64  # the size after resizing, unless the user gives
 
 @dataclass(frozen=True)
 class LoadedInputs:
-    """Inputs with the item id of each row.
+    """Inputs and the item id of each row.
 
     Parameters
     ----------
     inputs : Inputs
-        The rows.
+        The inputs, one row per item.
     items : ndarray of shape (n_items,)
         The id of each row.
     short_names : ndarray of shape (n_items,), default=None
@@ -98,8 +98,8 @@ class LoadedInputs:
         Returns
         -------
         rows : ndarray of shape (n,)
-            Row numbers; -1 for an id that is not among the rows. The id of an image may have a different extension than
-            its file, such as ``cat.jpg`` for ``cat.png``.
+            Row numbers; -1 for an unknown id. The id of an image may have another extension than its file, such as
+            ``cat.jpg`` for ``cat.png``.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class LoadedInputs:
         return rows
 
     def _rows_by_short_name(self, wanted: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The given rows and, where they are -1, the row with the wanted short name; an error if it is not one row."""
+        """Replace each row of -1 by the row with the wanted short name, if any; an error if there are two such rows."""
         assert self.short_names is not None
         names, first, count = np.unique(self.short_names, return_index=True, return_counts=True)
         position = positions_of(wanted, names)
@@ -141,7 +141,7 @@ class LoadedInputs:
         wanted : ndarray of shape (n,)
             Item ids.
         rows : ndarray of shape (n,)
-            Their rows, from `rows_of`.
+            The row of each id, from `rows_of`.
 
         Returns
         -------
@@ -192,24 +192,25 @@ def read_features(
     path : Path
         A file or a folder:
 
-        - ``.npz`` with the arrays ``X`` and ``items``, and optionally ``short_names``, a second id for each row;
-        - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`; the item ids are the row numbers;
-        - ``.csv``, ``.tsv`` or ``.parquet`` with an item column and numeric columns, or a column of texts;
-        - a folder of images; the item ids are the paths relative to the folder, and labels may leave out extensions
-          such as ``.png``.
+        - ``.npz`` with the arrays ``X`` and ``items``. An array ``short_names`` with a second id for each row is
+          optional.
+        - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`. The item ids are the row numbers.
+        - ``.csv``, ``.tsv`` or ``.parquet`` with an item column, and with numeric columns or a column of texts.
+        - A folder of images. The item ids are the paths relative to the folder. Labels may leave out extensions such as
+          ``.png``.
     item : str, default=None
         Name of the item column of a table; by default a column with a usual name.
     text : str, default=None
-        Name of the column of texts of a table. By default, a table with one column of texts, found by its name or
-        content, is read as texts.
+        Name of the column of texts in a table. By default, the column is detected by its name or content. A table with
+        one such column is read as texts.
     image_size : int, default=None
-        Height and width of images in pixels. By default, images keep their size if it is the same for all and at most
-        96 x 96. Otherwise all are resized to 64 x 64.
+        Height and width of images in pixels. By default, images keep their size if all have the same size and it is at
+        most 96 x 96. Otherwise all images are resized to 64 x 64.
     image_shape : tuple of int, default=None
         Channels, height and width that a trained model expects. Images are converted to this shape, unless `image_size`
         is given.
     columns : sequence of str, default=None
-        Feature columns of a table that a trained model expects, in this order. By default, all columns except the item
+        Names of the feature columns that a trained model expects, in its order. By default, all columns except the item
         column are features.
 
     Returns
@@ -221,7 +222,7 @@ def read_features(
     FileNotFoundError
         If there is no such file or folder.
     ValueError
-        If the inputs cannot be read; the message names the place and the value.
+        If the inputs cannot be read; the message gives the place and the value.
 
     Examples
     --------
@@ -303,7 +304,7 @@ def read_texts(
     item : str, default=None
         Name of the item column; by default a column with a usual name.
     text : str, default=None
-        Name of the column of texts; by default the column is detected by its name, such as text, or by its contents.
+        Name of the column of texts. By default, the column is detected by its name, such as text, or by its content.
     needs_items : bool, default=True
         Whether a table without an item column is an error. If False, row numbers are used as item ids.
 
@@ -339,7 +340,9 @@ def read_texts(
     column = choose_text_column(file, text, [id_column])
     texts = _texts_of(file, column)
     others = [name for name in file.columns if name not in (id_column, column)]
-    notes = [f"texts are those of column {column!r}; not used: {format_names(others)}"] if others else []
+    notes = (
+        [f"the texts are in column {column!r}; other columns are not used: {format_names(others)}"] if others else []
+    )
     n_empty = sum(not value.strip() for value in texts.texts)
     if n_empty:
         notes.append(f"{format_count_with_verb(n_empty, 'text')} empty")
@@ -383,7 +386,7 @@ def _read_table(path: Path, item: str | None, text: str | None, columns: Sequenc
     names = [name for name in file.columns if name != id_column] if columns is None else list(columns)
     absent = [name for name in names if name not in file.columns]
     if absent:
-        raise TableError(f"{path} has no column {format_names(absent)}, which the model was trained on; add it")
+        raise TableError(f"{path} has no column {format_names(absent)}, but the model was trained with it; add it")
     if not names:
         raise TableError(f"{path} has only the column {id_column!r}; add at least one column of numbers")
     table = file.read(names)
@@ -399,7 +402,7 @@ def _read_table(path: Path, item: str | None, text: str | None, columns: Sequenc
     for index, name in enumerate(names):
         if not _is_number(table[name].type):
             _refuse_text(file, name, table[name])
-        with np.errstate(over="ignore"):  # infinite values are refused below
+        with np.errstate(over="ignore"):  # values that become infinite are refused below
             X[:, index] = table[name].cast(pa.float64(), safe=False).to_numpy()
 
     def place(at: tuple[int, ...]) -> str:
@@ -415,7 +418,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _refuse_text(file: TableFile, name: str, column: pa.ChunkedArray) -> None:
-    """Raise an error that names the first value that is not a number."""
+    """Raise an error with the first value that is not a number."""
     for row, value in enumerate(column.to_pylist()):
         try:
             float(value or 0)
@@ -437,7 +440,7 @@ def _read_images(folder: Path, image_size: int | None, image_shape: tuple[int, .
 def decode_images(
     paths: Sequence[Path], name: str, image_size: int | None = None, image_shape: tuple[int, ...] | None = None
 ) -> tuple[Inputs, str]:
-    """The pixels of images, in memory, and a note if they were resized; `read_features` describes the options."""
+    """The pixels of images, in memory, and a note if images were resized; `read_features` describes the options."""
     note = ""
     if image_shape is not None and len(image_shape) == 3:
         channels, height, width = image_shape
@@ -467,7 +470,7 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     folder : Path
         Folder of images; subfolders are included.
     size : int
-        The central square of each image is resized to this many pixels per side.
+        Each image is cropped to its central square and resized to this many pixels per side.
 
     Returns
     -------

@@ -10,11 +10,11 @@ from pathlib import Path
 
 GZIP_ENDING = ".gz"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-SHOWN_BYTES = 12  # on either side of the first byte that is not UTF-8, in messages
+SHOWN_BYTES = 12  # a message shows this many bytes on either side of the first byte that is not UTF-8
 
 
 def file_ending(path: Path) -> str:
-    """The ending of a file in lower case, without that of gzip.
+    """The ending of a file in lower case, where ``.gz`` is ignored.
 
     >>> file_ending(Path("labels.CSV")), file_ending(Path("labels.csv.gz")), file_ending(Path("run.v2/labels"))
     ('.csv', '.csv', '')
@@ -47,15 +47,15 @@ def read_utf8(path: Path) -> bytes:
         return content.decode("utf-16").encode()
     except UnicodeError as error:
         raise ValueError(
-            f"{path}: its byte-order mark says UTF-16, but it is not ({error}); save it as UTF-8"
+            f"{path}: its byte-order mark says UTF-16, but its content is not UTF-16 ({error}); save it as UTF-8"
         ) from error
 
 
 def describe_encoding(content: bytes) -> str:
-    """What to say about bytes that are not UTF-8: the probable Windows encoding, what they read in it, the way out.
+    """The message about bytes that are not UTF-8: the probable Windows encoding, the text in it, and the way out.
 
     >>> describe_encoding("a,café\\n".encode("cp1252"))
-    "not UTF-8 text. It is probably Windows-1252 (Western European), in which it reads 'a,café'; save it as UTF-8"
+    "not UTF-8 text. It is probably Windows-1252 (Western European) and reads 'a,café'; save it as UTF-8"
     """
     try:
         content.decode()
@@ -67,14 +67,14 @@ def describe_encoding(content: bytes) -> str:
         except UnicodeDecodeError:
             return "not UTF-8 text; save it as UTF-8"
         return (
-            f"not UTF-8 text. It is probably {encoding.replace('cp', 'Windows-')} ({language}), in which it reads "
-            f"{reads!r}; save it as UTF-8"
+            f"not UTF-8 text. It is probably {encoding.replace('cp', 'Windows-')} ({language}) and reads {reads!r}; "
+            "save it as UTF-8"
         )
     return "UTF-8 text"
 
 
 def _windows_encoding(part: bytes) -> tuple[str, str]:
-    """The probable encoding of bytes: words of only high bytes are Cyrillic, single ones Western European letters."""
+    """The probable encoding: words of only high bytes are Cyrillic; single high bytes are Western European letters."""
     high = [byte >= 0xC0 for byte in part]
     runs = sum(one and other for one, other in pairwise(high))
     return ("cp1251", "Cyrillic") if runs > 2 else ("cp1252", "Western European")

@@ -73,7 +73,7 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     Raises
     ------
     FileExistsError
-        If `path` exists, is not an empty folder, and `force` is False.
+        If `path` exists and is not an empty folder, and `force` is False.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
     ['notes.txt']
     """
     refuse_existing(path, force=force)
-    path = path.resolve()  # a symbolic link stays a link, and its target is replaced
+    path = path.resolve()  # if the path is a symbolic link, the link stays and its target is replaced
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(path)
     temporary.mkdir()
@@ -117,7 +117,7 @@ def _temporary_name(path: Path) -> Path:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files that a killed process left in a folder, ours and those of safetensors."""
+    """Remove the temporary files (ours and safetensors' files) that a killed process left in a folder."""
     for path in folder.iterdir():
         if re.fullmatch(r"\..+\.[0-9a-f]{8}\.(tmp|old)|\.tmp\w{6}", path.name):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -128,17 +128,19 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not empty and not force:
         raise FileExistsError(
-            f"{path} exists already; choose another name, or replace it with overwrite=True (command line: --force)"
+            f"{path} exists already; choose another name, or replace it with overwrite=True (--force on the command "
+            "line)"
         )
 
 
 def refuse_foreign(path: Path, marker: str) -> None:
-    """Raise an error if a path is a file, or a folder with files that crowdfuse did not write (without `marker`)."""
+    """Raise an error if a path is a file, or a folder without the file `marker` (crowdfuse did not write it)."""
     if path.is_file():
         raise FileExistsError(f"{path} is a file, but the output is a folder; choose another name")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         raise FileExistsError(
-            f"{path} has no {marker}, so crowdfuse did not write it and will not replace it; choose another name"
+            f"{path} will not be replaced, because it has no {marker} and so was not written by crowdfuse; choose "
+            "another name"
         )
 
 

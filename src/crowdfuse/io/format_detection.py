@@ -25,7 +25,7 @@ READERS: dict[str, Callable[[ExportRecords, str | None, str | None], ExportLabel
 
 
 def detect_record_format(record: Any) -> str | None:
-    """The labelling tool whose exports contain records of this kind; None if it is unknown.
+    """The labelling tool that writes records of this kind; None if the kind is unknown.
 
     >>> record = {"text": "hi", "label": "GREETING", "answer": "accept", "_input_hash": 7, "_annotator_id": "ada"}
     >>> detect_record_format(record)
@@ -41,18 +41,17 @@ def detect_format(source: ExportRecords) -> str:
     if forms:
         return forms.most_common(1)[0][0]
     raise TableError(
-        f"{source.name}: unknown format. Expected one of\n"
-        f"  {label_studio.EXPECTED}\n  {argilla.EXPECTED}\n  {prodigy.EXPECTED}\n  {doccano.EXPECTED}\n"
-        f"Found {_describe_contents(source)}. If this file is a table with one row per label, save it as .csv, .tsv or "
-        ".parquet"
+        f"{source.name}: unknown format. Expected one of\n  {label_studio.EXPECTED}\n  {argilla.EXPECTED}\n  "
+        f"{prodigy.EXPECTED}\n  {doccano.EXPECTED}\nFound {_describe_contents(source)}. If this file is a table with "
+        "one row per label, save it as .csv, .tsv or .parquet"
     )
 
 
 def is_wide(table: pa.Table, item: str | None, text: str | None, where: str) -> bool:
     """Whether a table has one row per item and one column per annotator.
 
-    This is assumed if there are at least two columns besides the item column and columns of texts, and if any two of
-    them have a value in common. Call this function only if no column has a usual name for annotators or labels.
+    The item column and the columns of texts are set aside. The table is wide if at least two columns remain, and if any
+    two of them have a value in common. Call this function only if no column has a usual name for annotators or labels.
     """
     try:
         given = item_or_text_column(table.column_names, item)
@@ -64,7 +63,7 @@ def is_wide(table: pa.Table, item: str | None, text: str | None, where: str) -> 
         return False
     values = [
         set(ids_to_strings(parse_integer_ids(names))) for names in columns
-    ]  # 2.0 in one column may be 2 in another
+    ]  # one column may write 2.0 and another 2
     return len(values) >= 2 and all(one & other for one, other in combinations(values, 2))
 
 

@@ -31,10 +31,10 @@ from crowdfuse.labels.reading import Reading
 
 
 def column_beside(path: Path, name: str | None) -> str | None:
-    """Return a column name that was given for the labels if it also applies to the file `path`, else None.
+    """Return the column name that was given for the labels, if it also applies to the file `path`, else None.
 
-    The name applies to a table that has a column of this name. Other tables must use one of the usual names. The name
-    always applies to an export, because all exports of a tool have the same fields.
+    For a table, the name applies if there is a column of this name. Otherwise the table must use one of the usual
+    names. For an export, the name always applies, because all exports of a tool have the same fields.
     """
     if name is None or file_ending(path) in JSON_ENDINGS:
         return name
@@ -44,8 +44,8 @@ def column_beside(path: Path, name: str | None) -> str | None:
 def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any], NDArray[Any]]:
     """Read gold labels with the options that were given for reading the annotators' labels.
 
-    A column named in the options is used only if the gold file has it. Otherwise the gold file must use one of the
-    usual column names.
+    The column names in `reading` were chosen for the file of labels. They are used only if the gold file has these
+    columns. Otherwise the gold file must use the usual column names.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any],
 
     See Also
     --------
-    read_gold : The same, but it raises an error if a named column does not exist.
+    read_gold : Takes column names as they are, and raises an error if a column does not exist.
 
     Examples
     --------
@@ -101,22 +101,23 @@ def read_gold(
     ----------
     path : Path
         A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file with an item and a label column, or an export (``.json``,
-        ``.jsonl``). Gold of Label Studio is its ground truth; gold of any other tool are all labels of the export,
-        which must agree.
+        ``.jsonl``). In an export of Label Studio, the gold labels are the annotations that are marked as ground truth.
+        In an export of any other tool, all labels are gold, and the labels of an item must agree.
     item : str, default=None
         Name of the item column; for an export, name of the field that identifies items. By default a column with a
-        usual name or the name of a tool's own id, such as ``_input_hash``, or else the column of texts.
+        usual name, or with the name of a tool's own id, such as ``_input_hash``. If there is none, the column of texts
+        is used.
     label : str, default=None
         Name of the label column of a table; by default a column with a usual name. Not used for an export.
     question : str, default=None
         The question whose answers are read from an export. Required if there are several questions.
     on_bad : {'error', 'drop'}, default='error'
-        What to do with answers of an export that cannot be used: raise an error or drop them.
+        What to do with unusable answers of an export: raise an error or drop them.
 
     Returns
     -------
     items : ndarray of shape (n_items,)
-        Item ids, in the order of the file, each once.
+        Item ids in the order of the file. Each id occurs once.
     classes : ndarray of shape (n_items,)
         The true class of each item.
 
@@ -170,7 +171,7 @@ def read_gold(
 
 
 def rows_of_gold(ids: NDArray[Any], loaded: LoadedInputs) -> NDArray[np.int64]:
-    """Find the rows of items with gold labels. If no id fits, the items are searched by their texts.
+    """Find the row of each item with a gold label: by its id, or by its text if no id matches.
 
     Parameters
     ----------
@@ -187,7 +188,7 @@ def rows_of_gold(ids: NDArray[Any], loaded: LoadedInputs) -> NDArray[np.int64]:
     Raises
     ------
     ValueError
-        If a text belongs to several items.
+        If items are matched by text, and a text belongs to several items.
 
     Examples
     --------
@@ -205,14 +206,14 @@ def rows_of_gold(ids: NDArray[Any], loaded: LoadedInputs) -> NDArray[np.int64]:
     several = next((rows for rows in found if len(rows) > 1), None)
     if several is not None:
         raise ValueError(
-            f"the gold labels name items by their texts, but the items {format_names(loaded.items[several])} have the "
-            "same text; use item ids in the file of gold labels"
+            f"the gold labels identify items by their texts, but the items {format_names(loaded.items[several])} have "
+            "the same text; use item ids in the file of gold labels"
         )
     return np.array([rows[0] for rows in found], np.int64)
 
 
 def _id_column(columns: Sequence[str]) -> str | None:
-    """Return the column of a tool's own ids, or the only column of texts, if no column has a usual name for items."""
+    """If there is no usual item column, return the column of a tool's own ids, or else the only column of texts."""
     if usual_columns(columns, "item"):
         return None
     own = [name for name in columns if name in TOOL_ID_FIELDS]

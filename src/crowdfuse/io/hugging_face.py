@@ -19,7 +19,7 @@ SPLITS_FILE = "dataset_dict.json"  # in a folder with one folder per split
 
 
 def is_dataset(table: Any) -> bool:
-    """Whether this is a `datasets.Dataset`, or a dict of them by split. Does not import `datasets`."""
+    """Whether an object is a `datasets.Dataset` or a `DatasetDict` (one per split). Does not import `datasets`."""
     return hasattr(table, "with_format") and (hasattr(table, "features") or isinstance(table, Mapping))
 
 
@@ -80,7 +80,8 @@ def read_dataset_folder(path: Path) -> pa.Table:
     if (path / SPLITS_FILE).exists():
         splits = _read_state(path / SPLITS_FILE, "splits")
         raise TableError(
-            f"{path} holds the splits {format_names(splits)}; pass the folder of one, such as {path / str(splits[0])}"
+            f"{path} holds the splits {format_names(splits)}; pass the folder of one split, such as "
+            f"{path / str(splits[0])}"
         )
     if (path / STATE_FILE).exists():
         files = [path / part["filename"] for part in _read_state(path / STATE_FILE, "_data_files")]

@@ -42,10 +42,10 @@ class ImageFiles(Inputs):
     size : int
         Height and width of the rows in pixels.
     workers : int, default=0
-        Number of worker processes that decode batches in advance in `stream`. With 0, the calling process decodes them.
-        The pixels do not depend on the number of workers. In training on several devices, each training process has
-        this many workers. As always with Python's multiprocessing, a script that uses workers needs ``if __name__ ==
-        "__main__":``.
+        Number of worker processes with which `stream` decodes batches in advance. If 0, the calling process decodes
+        them. The pixels do not depend on the number of workers. If training uses several devices, each training process
+        has this many workers. As always with Python's multiprocessing, a script that uses workers must be guarded by
+        ``if __name__ == "__main__":``.
 
     Attributes
     ----------
@@ -168,10 +168,10 @@ class ImageFiles(Inputs):
         return self._like(self.paths, size)
 
     def hash_into(self, digest: Any) -> None:
-        """Update a hash with the file paths relative to their common folder, the file lengths, and `size`.
+        """Update a hash with the lengths of the files, their paths relative to their common folder, and `size`.
 
-        The content is not read, because reading 135,000 files would take minutes. A change that keeps the length of a
-        file is therefore not detected.
+        The content of the files is not read, because reading 135,000 files would take minutes. A change that keeps the
+        length of a file is therefore not detected.
 
         Parameters
         ----------
@@ -192,7 +192,7 @@ class ImageFiles(Inputs):
         return [self.paths[row] for row in np.arange(len(self))[index]]
 
     def _like(self, paths: Sequence[str], size: int) -> ImageFiles:
-        """Files with the same settings, hashed by the same names."""
+        """Other files with the same settings, whose hash uses the same common folder."""
         other = ImageFiles(paths, size, workers=self.workers)
         other._folder = self._folder
         return other
@@ -202,14 +202,14 @@ def find_unreadable(paths: Sequence[str | Path], *, workers: int = 0) -> dict[in
     """Find the files that cannot be decoded.
 
     Every file is read to its end, because a truncated file may still have a valid header. JPEG files are decoded at an
-    eighth of their size, which takes little time.
+    eighth of their size to save time.
 
     Parameters
     ----------
     paths : sequence of str or Path
         The image files.
     workers : int, default=0
-        Number of worker processes that check files. With 0, the calling process checks them.
+        Number of worker processes that check files. If 0, the calling process checks them.
 
     Returns
     -------
@@ -285,9 +285,9 @@ def _common_folder(paths: Sequence[str]) -> str:
 def map_in_processes(
     work: Callable[..., Result], tasks: Iterator[tuple[Any, ...]], workers: int
 ) -> Generator[Result, None, None]:
-    """Yield `work(*task)` for each task, in order, computed by worker processes, or in this process if `workers` is 0.
+    """Yield `work(*task)` for each task, in order; worker processes (or this process, if `workers` is 0) compute it.
 
-    The processes end with the generator, and also if this process is killed.
+    The worker processes end when the generator ends, and also if this process is killed.
     """
     if not workers:
         for task in tasks:
@@ -305,14 +305,14 @@ def map_in_processes(
             'started from a script without `if __name__ == "__main__":`'
         ) from error
     finally:
-        stop.set()  # a worker killed while it sends a result would leave this process waiting
+        stop.set()  # if a worker is killed while it sends a result, this process would wait forever
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def results_in_order(
     submit: Callable[[Task], Future[Result]], tasks: Iterator[Task], ahead: int
 ) -> Generator[Result, None, None]:
-    """Yield the results of tasks in order, while at most `ahead` tasks are submitted but not yet yielded.
+    """Yield the results of tasks in order. At any time, at most `ahead` submitted tasks have not been yielded yet.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> with ThreadPoolExecutor(2) as pool:

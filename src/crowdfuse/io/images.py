@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 SIXTEEN_BIT_MODES = {"I;16", "I;16L", "I;16B", "I;16N"}
 MAX_DECODED_PIXELS = 1 << 27  # 134 million; larger images are decoded at a reduced size if their format allows it
-MAX_JPEG_REDUCTION = 8  # the decoder of JPEG can leave out all but every eighth row and column
+MAX_JPEG_REDUCTION = 8  # the JPEG decoder can keep only every eighth row and column
 GREY_MODES = {"1", "L", "LA", *SIXTEEN_BIT_MODES}
 
 
@@ -53,7 +53,7 @@ def find_images(folder: Path) -> list[Path]:
 
 
 def image_names(folder: Path, paths: Sequence[Path]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The path of each image relative to the folder, with and without the ending: labels may use either.
+    """The path of each image relative to the folder, with and without its ending; labels may use either of the two.
 
     >>> image_names(Path("photos"), [Path("photos/cats/1.png")])
     (array(['cats/1.png'], dtype=object), array(['cats/1'], dtype=object))
@@ -103,7 +103,7 @@ def refuse_or_reduce(image: Image.Image) -> None:
         image.draft(None, (width // scale, height // scale))
         return
     raise ValueError(
-        f"it has {width:,} x {height:,} pixels, and the limit is {MAX_DECODED_PIXELS / 1e6:.0f} million pixels "
+        f"it has {width:,} x {height:,} pixels, but the limit is {MAX_DECODED_PIXELS / 1e6:.0f} million pixels "
         f"({MAX_DECODED_PIXELS * MAX_JPEG_REDUCTION**2 / 1e6:,.0f} million for JPEG); save it at a smaller size"
     )
 
@@ -111,9 +111,9 @@ def refuse_or_reduce(image: Image.Image) -> None:
 def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
     """Open and decode an image, rotate it as its EXIF data say, and reduce it to 8 bits per channel.
 
-    16-bit grey values lose their lower 8 bits. Images with 32 bits per channel are refused, because the range of their
-    values is unknown. A JPEG of more than 134 million pixels is decoded at 1/2, 1/4 or 1/8 of its size; images of that
-    size in other formats are refused.
+    16-bit grey values lose their lower 8 bits. Images with 32 bits per channel raise an error, because the range of
+    their values is unknown. A JPEG of more than 134 million pixels is decoded at 1/2, 1/4 or 1/8 of its size. An image
+    of that size in another format raises an error.
 
     Parameters
     ----------
@@ -139,10 +139,10 @@ def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
             image.draft(None, (min_side, min_side))
         refuse_or_reduce(image)
         ready = ImageOps.exif_transpose(image)
-    if ready.mode in SIXTEEN_BIT_MODES:  # `convert` would turn all but the darkest 256 of 65,536 greys white
+    if ready.mode in SIXTEEN_BIT_MODES:  # `convert` would turn every grey above 255 (of 65,535) white
         return Image.fromarray((np.asarray(ready) >> 8).astype(np.uint8))
     if ready.mode == "P" and "transparency" in ready.info:
-        return ready.convert("RGBA")  # else Pillow warns
+        return ready.convert("RGBA")  # otherwise Pillow warns
     return ready
 
 

@@ -17,7 +17,7 @@ PositionDescriber = Callable[[tuple[int, ...]], str]
 
 
 class Inputs:
-    """The inputs of a model, one row per item, which are read as dense float32 arrays.
+    """The inputs of a model, with one row per item. Rows are read as dense float32 arrays.
 
     X is stored as given. Only requested rows are converted to dense float32, which saves memory for sparse matrices and
     for images stored as bytes.
@@ -36,12 +36,13 @@ class Inputs:
     item_shape : tuple of int
         The shape of one row.
     in_memory : bool
-        Whether X is in memory, so that reading rows is cheap. If false, callers read a sample instead of all rows.
+        Whether X is in memory, so that reading rows is cheap. If false, reading is slow, and callers read only a
+        sample.
 
     See Also
     --------
     check_inputs : Makes inputs from anything array-like.
-    ImageFiles : Inputs that stay in image files.
+    ImageFiles : Inputs that are decoded from image files when they are needed.
 
     Examples
     --------
@@ -77,7 +78,7 @@ class Inputs:
         return np.ascontiguousarray(dense, dtype=np.float32)
 
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
-        """Yield the rows of each batch, in order. Close the generator if you stop before its end.
+        """Yield the rows of each batch, in order. If you stop early, close the generator.
 
         Parameters
         ----------
@@ -152,9 +153,10 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
     Raises
     ------
     ValueError
-        If X holds strings or complex numbers, has fewer than two dimensions, is empty, or has NaN or infinite values.
+        If X holds strings, complex numbers, NaN or infinite values, if it has fewer than two dimensions, or if it is
+        empty.
     TypeError
-        If X holds other Python objects that are not numbers, such as lists.
+        If X holds Python objects that are neither numbers nor strings, such as lists.
 
     Examples
     --------
@@ -190,7 +192,7 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
 
 
 def _refuse_nonfinite(X: Any, name: str, place: PositionDescriber) -> None:
-    """Raise an error that names the first value that is not finite as float32."""
+    """Raise an error with the place of the first value that is not finite as float32."""
     values = X.data if sparse.issparse(X) else X
     count, first = 0, None
     for start, block in _blocks(values):

@@ -14,7 +14,7 @@ from typing import Any
 
 @contextmanager
 def sigint_handler(action: Any) -> Iterator[None]:
-    """Handle Ctrl-C with `action` inside the context. Processes started while Ctrl-C is ignored also ignore it."""
+    """Handle Ctrl-C with `action` inside the context. Processes that are started while it is ignored also ignore it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread receives signals and may set handlers
         return
@@ -32,7 +32,7 @@ def ignore_sigint() -> AbstractContextManager[None]:
 
 def init_worker_process() -> None:
     """Initialise a worker process: ignore Ctrl-C, and exit if the parent is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # if it was not inherited
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # in case the handler was not inherited from the parent
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""The inputs that a file of labels holds itself: which of its fields are the texts or the images of the items."""
+"""The inputs in a file of labels: find the field that holds the texts or the images of the items."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExportInputs(NamedTuple):
     values : list of str
         The text of each item, or the path or URL of its image, exactly as in the file.
     field : str
-        Name of the field or column that the inputs were read from.
+        Name of the field or column that holds the inputs.
 
     Examples
     --------
@@ -50,20 +50,20 @@ class ExportInputs(NamedTuple):
 
 @dataclass
 class ItemFields:
-    """The strings that a file of labels holds for each item, by field.
+    """The strings in a file of labels: for each field, one value per item.
 
     Parameters
     ----------
     where : str
         The file, for messages.
     values : dict of str to list
-        One value per item and field, None if the item has none.
+        For each field, one value per item; None if the item has no value.
     differing : dict of str to str
-        For a field with two different values for one item: the item and the two places.
+        The fields with two different values for one item. The value describes the item and the two places.
     main : tuple of str
-        The fields in which the labelling tool itself keeps the inputs, the preferred one first.
+        The fields in which the labelling tool keeps the inputs; the preferred field comes first.
     fallback : str, default=None
-        The field that identifies the items, which may hold the inputs if no other field does.
+        The field that identifies the items. It is used as the inputs if no other field holds inputs.
     """
 
     where: str
@@ -81,7 +81,7 @@ class FieldCollector:
         self._differing: dict[str, tuple[str, int, int]] = {}  # by field: an item and two records
 
     def add(self, item: str, number: int, fields: Mapping[str, Any]) -> None:
-        """Add the fields of an item, from the record `number`; values that are not strings are left out."""
+        """Add the fields of an item, from the record with this number. Values that are not strings are left out."""
         for name, value in fields.items():
             if isinstance(value, str) and value.strip():
                 known, first = self._values.setdefault(name, {}).setdefault(item, (value, number))
@@ -113,12 +113,13 @@ def choose_inputs(fields: ItemFields, items: NDArray[Any], text: str | None) -> 
     items : ndarray of shape (n_items,)
         The ids of the items.
     text : str, default=None
-        Name of the field to use. By default, a field with a usual name for texts or with texts or paths of images.
+        Name of the field to use. By default, the field is detected by a usual name, such as text, or by its content:
+        texts or paths of images.
 
     Returns
     -------
     inputs : ExportInputs or None
-        Items without a value are left out. None if no field holds inputs.
+        The inputs, without the items that have no value. None if no field holds inputs.
 
     Raises
     ------
@@ -155,7 +156,7 @@ def _choose_field(fields: ItemFields, text: str | None) -> str | None:
     if text is not None:
         if text not in known:
             has = f"the fields with text are {format_names(known, 12)}" if known else "it has no fields with text"
-            raise TableError(f"{fields.where} has no texts in a field {text!r}; {has}")
+            raise TableError(f"{fields.where} has no field {text!r} with text; {has}")
         return text
     for name in fields.main:
         if name in known:
@@ -165,7 +166,7 @@ def _choose_field(fields: ItemFields, text: str | None) -> str | None:
     images = [name for name, values in others.items() if all(map(is_image_path, values))]
     candidates = [*(named or [name for name, values in others.items() if is_prose(values)]), *images]
     candidates = list(dict.fromkeys(candidates))
-    # what annotators write about an item differs between them; the item's own text does not
+    # comments of annotators differ between annotators, but the item's own text does not
     constant = [name for name in candidates if name not in fields.differing]
     candidates = constant or candidates
     if len(candidates) > 1:
@@ -208,7 +209,7 @@ def is_image_path(value: str) -> bool:
         return False
     try:
         parts = urlsplit(value)
-    except ValueError:  # brackets that are not an address
+    except ValueError:  # urlsplit raises this for brackets that do not hold an IP address
         return False
     return is_image_name(unquote(parts.path)) or is_image_name(unquote(parts.query))
 
@@ -219,7 +220,7 @@ def table_fields(
     where: str,
     describe_rows: Callable[[Sequence[int]], list[str]],
 ) -> ItemFields:
-    """The fields of the items of a table, from the values of columns, row by row, and the item of each row."""
+    """The fields of the items of a table, from the values of its columns and the item of each row."""
     fields = ItemFields(where)
     rows = item.codes.tolist()
     for name, column in columns.items():

@@ -1,9 +1,9 @@
-"""Exports of Label Studio, JSON, JSON_MIN and CSV: the choices of annotators.
+"""Exports of Label Studio (JSON, JSON_MIN and CSV): the choices of annotators.
 
-A task of the JSON export has `annotations`, each with the annotator (`completed_by`) and a list `result`, of which the
+A task of the JSON export has `annotations`. Each annotation has the annotator (`completed_by`) and a list `result`; the
 element of type `choices` is read. A record of JSON_MIN is one flat annotation: the data of the task, its `id`, the
-answers by the names of their tags, then `annotator` and `annotation_id`. A row of the CSV has the same columns in
-alphabetical order, and the choice as text, or as JSON if several options were chosen.
+answers (one field per tag), then `annotator` and `annotation_id`. A row of the CSV has the same columns in alphabetical
+order. It holds the choice as text, or as JSON if several options were chosen.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ANNOTATION_COLUMNS = (*FLAT_COLUMNS, "id", "created_at", "updated_at", "lead_tim
 
 
 def recognises(record: Any) -> bool:
-    """Whether a record looks like one of Label Studio."""
+    """Whether a record looks like a record of Label Studio."""
     if not isinstance(record, dict):
         return False
     # other formats, such as COCO, also have a list of annotations, but no tasks
@@ -45,7 +45,7 @@ def recognises(record: Any) -> bool:
 
 
 def read(source: ExportRecords, item: str | None, question: str | None, *, truth: bool = False) -> ExportLabels:
-    """The choices of annotators or, with `truth`, those of the ground-truth annotations.
+    """The choices of annotators; if `truth` is true, the choices of the ground-truth annotations instead.
 
     Items are identified by the id of their task, or by the field `item` of the task's data.
     """
@@ -84,7 +84,7 @@ def label_studio_gold(
             )
     if not gold:
         raise TableError(
-            f"{path} has no ground-truth annotations; mark some with the star in Label Studio, and export again"
+            f"{path} has no ground-truth annotations; mark annotations with the star in Label Studio, and export again"
         )
     return gold
 
@@ -117,7 +117,7 @@ def _read_annotation(
 
 
 def _read_flat(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
-    """The choices in JSON_MIN and CSV, which do not tell which annotations are ground truth."""
+    """The choices in JSON_MIN and CSV. These formats do not mark ground-truth annotations."""
     found = ExportLabels(source)
     known = [record for _, record in source.records if isinstance(record, dict)]
     if question is None:
@@ -156,11 +156,11 @@ def _answers(record: dict[str, Any]) -> list[str]:
 
 
 def _answers_by_content(records: list[dict[str, Any]], item: str | None) -> list[str]:
-    """The columns of the CSV that may be answers: those that differ between annotators of an item, else all but inputs.
+    """The CSV columns that may be answers: columns that differ within an item, or else all columns but inputs.
 
     The columns of the CSV are in alphabetical order, so their order does not tell data and answers apart.
     """
-    values: dict[str, dict[Any, set[str]]] = {}  # by column and item
+    values: dict[str, dict[Any, set[str]]] = {}  # column -> item -> distinct values
     for record in records:
         for name, value in record.items():
             if name not in (*ANNOTATION_COLUMNS, item) and as_name(value) is not None:
@@ -181,7 +181,7 @@ def _parse_answer(answer: Any) -> Any:
 
 
 def _questions(source: ExportRecords) -> Iterator[str]:
-    """The names of the choice tags that were answered."""
+    """The names of the choice tags that have answers."""
     for _, task in source.records:
         for annotation in _annotations(task) if isinstance(task, dict) else ():
             results = annotation.get("result") if isinstance(annotation, dict) else None

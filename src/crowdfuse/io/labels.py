@@ -59,7 +59,7 @@ class LabelFile(NamedTuple):
     """The content of a file of labels."""
 
     annotations: Annotations
-    fields: ItemFields  # what the file says about the items beside their labels; empty unless it was asked for
+    fields: ItemFields  # what the file says about the items apart from labels; empty unless `with_fields` was true
 
 
 class Request(NamedTuple):
@@ -80,17 +80,17 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
         doccano's ``.zip`` or folder of files per annotator; or the folder of a Hugging Face dataset. Text files may be
         compressed (``.csv.gz``).
     reading : Reading
-        The options.
+        The options for reading labels.
 
     Returns
     -------
     annotations : Annotations
-        `notes` lists the rows that were dropped, the labels that count as missing, and classes that were merged.
+        Its `notes` say which rows were dropped, which labels count as missing, and which classes were merged.
 
     Raises
     ------
     TableError
-        If the labels cannot be read; the message names the file, the line and the value.
+        If the labels cannot be read; the message gives the file, the line and the value.
 
     See Also
     --------
@@ -115,17 +115,17 @@ def labels_from_table(table: Any, reading: Reading) -> Annotations:
     table : table
         A pandas, polars or pyarrow table, a Hugging Face dataset, or a dict of arrays.
     reading : Reading
-        The options.
+        The options for reading labels.
 
     Returns
     -------
     annotations : Annotations
-        `notes` lists the rows that were dropped, the labels that count as missing, and classes that were merged.
+        Its `notes` say which rows were dropped, which labels count as missing, and which classes were merged.
 
     Raises
     ------
     TableError
-        If the labels cannot be read; the message names the row and the value.
+        If the labels cannot be read; the message gives the row and the value.
     TypeError
         If `table` is not a table.
 
@@ -143,7 +143,7 @@ def labels_from_table(table: Any, reading: Reading) -> Annotations:
 
 
 def read_label_file(path: Path, reading: Reading, *, with_fields: bool = False) -> LabelFile:
-    """Read labels from a file and, in the same pass, what the file says about the items if `with_fields` is true."""
+    """Read labels from a file. If `with_fields` is true, also read what the file says about the items."""
     request = Request(reading, _given_classes(reading), with_fields)
     if path.is_dir() and is_dataset_folder(path):
         return _from_arrow(read_dataset_folder(path), str(path), request)
@@ -185,7 +185,7 @@ def _given_classes(reading: Reading) -> NDArray[Any] | None:
 
 
 def _roles(reading: Reading) -> dict[str, str | None]:
-    """The column named for each role; an error if a question is named, which tables do not have."""
+    """The column that the user chose for each role; an error if a question is chosen, because tables have none."""
     if reading.question is not None:
         raise ValueError(
             f"question={reading.question!r} applies only to exports of labelling tools; to choose columns of a "
@@ -195,7 +195,7 @@ def _roles(reading: Reading) -> dict[str, str | None]:
 
 
 def _choose_columns(names: Sequence[str], reading: Reading, where: str) -> dict[str, str]:
-    """The columns of items, annotators and labels; texts identify the items if nothing else does."""
+    """The columns of items, annotators and labels. If there is no item column, the texts identify the items."""
     return choose_columns(names, _roles(reading) | {"item": item_or_text_column(names, reading.item)}, where)
 
 
@@ -250,7 +250,8 @@ def _from_wide(table: pa.Table, source: Source, request: Request, notes: list[st
     roles = _roles(request.reading)
     if roles["annotator"] or roles["label"]:
         raise ValueError(
-            "in a wide table every column except the item and its text is an annotator; leave out annotator= and label="
+            "in a wide table, every column except the item and the text belongs to one annotator; leave out "
+            "annotator= and label="
         )
     found = read_wide(table, request.reading.item, request.reading.text, source.name, text=source.is_text)
 
@@ -297,14 +298,14 @@ def _from_records(records: ExportRecords, request: Request, notes: Sequence[str]
         records.name,
         lambda rows: [found.place(found.numbers[row]) for row in rows],
         is_text=True,
-        ids_may_be_row_numbers=reading.item is not None,  # a tool's own ids number its tasks, not rows of X
+        ids_may_be_row_numbers=reading.item is not None,  # the tool's own ids are numbers of tasks, not of rows of X
     )
     annotations = build_annotations(item, annotator, label, source, request.classes, reading, all_notes)
     return LabelFile(annotations, found.item_fields() if request.with_fields else ItemFields(records.name))
 
 
 def _fields_of(table: pa.Table, names: Sequence[str], item: Column, source: Source, id_column: str) -> ItemFields:
-    """The string columns among `names`, by item; the id column counts as inputs only if no other column does."""
+    """The string columns among `names`, by item. The id column is the input only if no other column can be."""
     columns = {name: table[name].to_pylist() for name in names if _holds_strings(table[name].type)}
     fields = table_fields(columns, item, source.name, source.describe_rows)
     fields.fallback = id_column
@@ -319,12 +320,12 @@ def _holds_strings(kind: pa.DataType) -> bool:
 
 
 def _refuse_row_ids(item: Column, name: str, source: Source, reading: Reading) -> None:
-    """Raise an error if a column called id, which nobody named as the item, numbers the labels."""
+    """Raise an error if the item column was not chosen by the user, is called id, and numbers the labels."""
     if reading.item is None and name.strip().lower() == "id" and 1 < len(item.codes) == len(item.names):
         raise TableError(
-            f"{source.name} has no column for the item: {name!r} has a different value in every row, so it seems to "
-            "number the labels, not the items. Choose the item column with item= (--item on the command line), even "
-            f"if it is {name!r}"
+            f"{source.name} seems to have no item column: {name!r} has a different value in every row, so it numbers "
+            "the labels, not the items. Choose the item column with item= (--item on the command line), even if it "
+            f"is {name!r}"
         )
 
 
@@ -348,7 +349,7 @@ def _read(file: TableFile, columns: dict[str, str], source: Source) -> tuple[Col
 
 
 def _read_many(file: TableFile, columns: dict[str, str], skipped_bytes: int) -> tuple[Column, Column, Column]:
-    """The same for many items: partitioned block by block, so that the whole file is never in memory."""
+    """The same for many items. The file is partitioned block by block, so that it is never in memory as a whole."""
     item, *others = (columns[role] for role in ("item", "annotator", "label"))
 
     def partition_block(table: pa.Table) -> tuple[list[PartitionedRows], pa.Table]:

@@ -1,4 +1,4 @@
-"""Read the texts or images of items to predict, from the same kinds of files that hold labels."""
+"""Read the texts or images of new items, to predict their classes, from the same kinds of files that hold labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crowdfuse.io.label_studio import FLAT_COLUMNS
 from crowdfuse.io.tables import TABLE_ENDINGS, TableError, TableFile, item_or_text_column, usual_columns
 from crowdfuse.labels.ids import parse_integer_ids
 
-NESTED_FIELDS = ("data", "fields", "inputs")  # where Label Studio and Argilla keep what is shown to annotators
+NESTED_FIELDS = ("data", "fields", "inputs")  # the fields in which Label Studio and Argilla keep what annotators see
 METADATA_FIELDS = ("meta", "metadata")
 PRODIGY_INPUT_FIELDS = ("image", "text")
 
@@ -54,21 +54,21 @@ def read_new_items(path: Path, *, item: str | None = None, text: str | None = No
     path : Path
         A file or folder of one of the kinds that hold labels.
     item : str, default=None
-        Name of the field that identifies items. By default the id of the labelling tool, or a column with a usual name.
-        The ids are then the same as those of `crowdfuse.io.read_labels`.
+        Name of the field that identifies items. By default the id of the labelling tool, or a column with a usual name,
+        so that the ids are the same as in `crowdfuse.io.read_labels`.
     text : str, default=None
-        Name of the field of the texts or image paths. By default it is found by its name or content.
+        Name of the field that holds the texts or image paths. By default, the field is detected by its name or content.
 
     Returns
     -------
     inputs : ExportInputs
-        Each item once, in the order of the file. Items without a text have an empty one. The ids are row numbers if the
-        file has none.
+        Each item once, in the order of the file. An item without a text gets an empty text. If the file has no ids, the
+        ids are row numbers.
 
     Raises
     ------
     TableError
-        If the file holds no texts or images, if several fields may hold them, or if an item has two of them.
+        If the file holds no texts or images, if several fields may hold them, or if an item has two different inputs.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def read_new_items(path: Path, *, item: str | None = None, text: str | None = No
     """
     name, records, id_fields = _read_records(path)
     if not records:
-        raise TableError(f"{path} has no records; expected one per item")
+        raise TableError(f"{path} has no records; expected one record per item")
     found_ids = [_item_id(record, item, id_fields) for _, record in records]
     has_ids = any(found is not None for found in found_ids)
     if item is not None and not has_ids:
@@ -99,7 +99,10 @@ def read_new_items(path: Path, *, item: str | None = None, text: str | None = No
     items = parse_integer_ids(np.array(list(ids), object))
     chosen = choose_inputs(fields, np.arange(len(items)), text)
     if chosen is None:
-        raise TableError(f"{path} holds no texts or images; name the field that holds them with text= (--text)")
+        raise TableError(
+            f"{path}: found no texts or images; choose the field that holds them with text= (--text on the command "
+            "line)"
+        )
     return _with_all_items(chosen, items, path)
 
 

@@ -1,7 +1,7 @@
 """Exports of Prodigy (`prodigy db-out`): one line per answer.
 
-In a choice task, `accept` lists the chosen options. In a binary task, the annotator accepts or rejects a `label`: the
-classes are the label and 'not <label>', or 'accept' and 'reject' if there is no label.
+In a choice task, `accept` lists the chosen options. In a binary task, the annotator accepts or rejects a `label`. The
+two classes are then '<label>' and 'not <label>', or 'accept' and 'reject' if there is no label.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ PRODIGY_FIELDS = ("_input_hash", "_task_hash", "_annotator_id", "_session_id")
 
 
 def recognises(record: Any) -> bool:
-    """Whether a record looks like one of Prodigy."""
+    """Whether a record looks like a record of Prodigy."""
     return isinstance(record, dict) and "answer" in record and any(name in record for name in PRODIGY_FIELDS)
 
 
 def read(source: ExportRecords, item: str | None, question: str | None) -> ExportLabels:
-    """The answers of annotators. If binary tasks ask about several labels, `question` names the label to read.
+    """The answers of annotators. If binary tasks ask about several labels, `question` is the label to read.
 
     Items are identified by their `_input_hash`, or by the field `item` of the record or of its `meta`.
     """

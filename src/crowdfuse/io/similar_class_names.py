@@ -17,10 +17,10 @@ MAX_SHOWN_GROUPS = 5
 def merge_similar_classes(
     label: Column, classes: NDArray[Any] | None, merge: bool, where: str
 ) -> tuple[Column, list[str]]:
-    """The label column with one spelling for classes that differ only by case or spaces, and a note; else an error.
+    """Give classes that differ only by case or spaces one spelling, and return a note; without `merge`, raise an error.
 
-    The spelling is that of the given classes or, without them, the most frequent one. Without `merge`, such classes are
-    an error, except that given classes may be as similar as the user likes.
+    The spelling is taken from the given classes. If there are none, it is the most frequent spelling. Classes that the
+    user lists are never an error, however similar they are.
     """
     if label.names.dtype.kind != "O" or (classes is not None and (not merge or classes.dtype.kind != "O")):
         return label, []
@@ -32,8 +32,8 @@ def merge_similar_classes(
             for group in groups[:MAX_SHOWN_GROUPS]
         ]
         raise TableError(
-            f"{where}: classes that differ only by case or spaces: {'; '.join(shown)}. If they are the same class, use "
-            "merge_similar=True (--merge-similar on the command line). If not, name all classes with classes= "
+            f"{where}: classes that differ only by case or spaces: {'; '.join(shown)}. If they are the same class, "
+            "use merge_similar=True (--merge-similar on the command line). If not, list all classes with classes= "
             "(--classes)"
         )
     spelling = {name: max(group, key=lambda one: (counts[one], one)) for group in groups for name in group}

@@ -46,12 +46,12 @@ TABLE_ENDINGS = {  # with the delimiter that is usual in text files
 DELIMITERS = (",", ";", "\t", "|")
 QUOTED = re.compile(r'"[^"]*"')
 HEADER_BYTES = 1 << 16  # read to find the delimiter of a text file
-DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}  # what people type for a tab
+DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}  # ways to type a tab
 CSV_BLOCK_BYTES = 1 << 22  # parsed at a time; fits the processor's cache
 
 
 class TableError(ValueError):
-    """Raised for an error in a table or an export; the message names the place and the solution.
+    """Error in a table or an export. The message says where the error is and how to correct it.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class TableError(ValueError):
 
 
 class BrokenLinesError(TableError):
-    """Lines of a text file that cannot be parsed; `broken` maps line numbers to reasons."""
+    """Error: lines of a text file cannot be parsed; `broken` maps their line numbers to reasons."""
 
     def __init__(self, path: Path, unit: str, broken: dict[int, str], n_rows: int) -> None:
         self.places = [f"{path}, {unit} {line}: {reason}" for line, reason in list(broken.items())[:3]]
@@ -77,8 +77,8 @@ class CutInsideQuotes(Exception):  # noqa: N818  # a signal to read the file dif
 class TableFile:
     """A CSV, TSV, Excel or Parquet file: its column names, its data (read on request), and line numbers for messages.
 
-    A text file may be compressed (``.csv.gz``) or be UTF-16; it is then held in memory, as is the sheet of an Excel
-    file. The delimiter is `sep` or, by default, the one of `DELIMITERS` that gives the header the most columns.
+    A text file may be compressed (``.csv.gz``) or be UTF-16. Such files and the sheet of an Excel file are held in
+    memory. The delimiter is `sep`. By default, it is the member of `DELIMITERS` that gives the header the most columns.
     """
 
     def __init__(self, path: Path, sep: str | None = None) -> None:
@@ -106,7 +106,7 @@ class TableFile:
         self._skipped_lines: frozenset[int] = frozenset()
 
     def _find_delimiter(self, usual: str, sep: str | None) -> str:
-        """The given delimiter, or the one that gives the header the most columns; that of the file ending if equal."""
+        """The given delimiter, else the delimiter with the most columns. In a tie, the file ending decides."""
         if sep is not None or not usual or self.unit == "row":
             return usual if sep is None or not usual else DELIMITER_NAMES.get(sep, sep)
 
@@ -146,7 +146,7 @@ class TableFile:
         text : bool, default=False
             Whether to read the columns of a text file as unchanged strings.
         dictionary : sequence of str, default=()
-            Text columns to dictionary-encode while parsing; they should have few distinct values.
+            Text columns to dictionary-encode while parsing. They should have few distinct values.
         """
         names = self._distinct(columns)
         with self._arrow_errors_explained():
@@ -229,7 +229,7 @@ class TableFile:
             after_end.append(row)
             return "skip" if row.text == "\0" else "error"
 
-        if quoted:  # Arrow does not report an open quote but swallows the next line, so add one to detect it
+        if quoted:  # Arrow does not report an open quote but swallows the next line; an added line makes this visible
             lines += b"\n\0"
         names = self.columns if begin else None  # the first block has the header
         try:
@@ -280,12 +280,11 @@ class TableFile:
         return [found.get(row, f"{self.path}, row {row}") for row in rows]
 
     def _fault(self, values: list[str]) -> str:
-        """What is wrong with a line, empty if nothing is. Arrow parses blocks in parallel and cannot tell the line."""
+        """What is wrong with a line; empty if nothing is. Arrow, which parses in parallel, does not know it."""
         if len(values) != len(self.columns):
             return (
-                f"it has {len(values)} values, but the header names "
-                f"{len(self.columns)} columns ({format_names(self.columns, 12)}); correct the line, or quote a value "
-                "that contains the delimiter"
+                f"it has {len(values)} values, but the header has {len(self.columns)} columns "
+                f"({format_names(self.columns, 12)}); correct the line, or quote a value that contains the delimiter"
             )
         return "" if _is_utf8(values) else _describe_bytes(values)
 
@@ -296,7 +295,8 @@ class TableFile:
     def _records(self, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """The records of a text file, the header first, each with the number of its first line or its row in Excel.
 
-        A value of over 128 KB ends the reading, which is acceptable for messages. With `strict`, it is an error.
+        If `strict` is true, a value of over 128 KB is an error. Otherwise, reading stops there, which is acceptable
+        because the records are only used in messages.
         """
         with TextIOWrapper(self._open(), "utf-8-sig", "surrogateescape", newline="") as lines:
             reader = csv.reader(lines, delimiter=self.delimiter)
@@ -314,7 +314,7 @@ class TableFile:
 
 
 def _conversion(columns: Sequence[str], dictionary: Sequence[str] | None = None) -> pyarrow.csv.ConvertOptions:
-    """Options to read columns as strings, those in `dictionary` encoded; None lets Arrow infer the types."""
+    """Options to read columns as strings and to encode the columns in `dictionary`. If None, Arrow infers the types."""
     types = {}
     if dictionary is not None:
         types = dict.fromkeys(columns, pa.string())
@@ -372,7 +372,7 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
     taken = list(chosen.values())
     if len(set(taken)) < len(taken):
         named = ", ".join(f"{role}={name!r}" for role, name in chosen.items())
-        raise TableError(f"{where}: the same column is named twice ({named}); choose different columns")
+        raise TableError(f"{where}: the same column was chosen twice ({named}); choose different columns")
     return chosen
 
 
@@ -385,7 +385,7 @@ def usual_columns(columns: Sequence[str], role: str) -> list[str]:
 
 
 def item_or_text_column(columns: Sequence[str], item: str | None) -> str | None:
-    """The given item column; if no column has a usual name for items, the only one with a usual name for texts."""
+    """The given item column. If no column has a usual name for items, the only column with a usual name for texts."""
     texts = [column for column in columns if column.strip().lower() in TEXT_NAMES]
     return texts[0] if item is None and len(texts) == 1 and not usual_columns(columns, "item") else item
 
@@ -405,7 +405,7 @@ def _arrow_array(values: Any, name: str) -> Any:
 
 
 def _describe_bytes(values: list[str]) -> str:
-    """What to say about values that were not valid UTF-8."""
+    """The message about values that are not valid UTF-8."""
     return describe_encoding(" ".join(values).encode(errors="surrogateescape"))
 
 

@@ -11,8 +11,8 @@ from crowdfuse.io.tables import TEXT_NAMES, TableError, TableFile
 from crowdfuse.io.texts import is_number
 from crowdfuse.labels.ids import format_names
 
-MAX_SAMPLED_ROWS = 1_000  # rows from which the content of a column is judged
-MIN_MEAN_CHARACTERS = 15  # of a column of texts whose values are not separated by spaces, such as Chinese texts
+MAX_SAMPLED_ROWS = 1_000  # number of rows that are read to judge the content of a column
+MIN_MEAN_CHARACTERS = 15  # minimum for a column of texts without spaces, such as Chinese texts
 
 
 def named_text_columns(columns: Sequence[str]) -> list[str]:
@@ -25,7 +25,7 @@ def named_text_columns(columns: Sequence[str]) -> list[str]:
 
 
 def looks_like_texts(column: pa.ChunkedArray) -> bool:
-    """Return whether a column holds texts: strings that are not numbers, most of them several words or long.
+    """Return whether a column holds texts: strings that are not numbers, most of which are long or have several words.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def choose_text_column(file: TableFile, given: str | None, others: Sequence[str]
     file : TableFile
         The table.
     given : str or None
-        Name that the user gave; None to search by name, then by content.
+        Name of the column that the user gave. If None, the column is detected by its name, then by its content.
     others : sequence of str
         Columns that are not texts, such as the item column.
 
@@ -69,7 +69,7 @@ def choose_text_column(file: TableFile, given: str | None, others: Sequence[str]
     Raises
     ------
     TableError
-        If there is no such column, or if there are several.
+        If there is no column of texts, or if there are several.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from crowdfuse.labels.ids import format_names
 
 
 class Texts(Inputs):
-    """One string per item. An encoder turns texts into rows of numbers before a network reads them.
+    """Texts as inputs, one string per item. An encoder turns them into rows of numbers before a network reads them.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Texts(Inputs):
     texts : ndarray of shape (n_items,), object
         The texts.
     values : ndarray of shape (n_items,), object
-        The same array; every kind of inputs has this attribute.
+        The same array as `texts`; every kind of inputs has the attribute `values`.
     item_shape : tuple of int
         Always ``()``.
     is_sparse : bool
@@ -37,7 +37,7 @@ class Texts(Inputs):
     Raises
     ------
     TypeError
-        If `texts` is a single string, or an element is not a string.
+        If `texts` is a single string, or if an element is not a string.
 
     See Also
     --------
@@ -58,7 +58,7 @@ class Texts(Inputs):
             if not isinstance(value, str):
                 raise TypeError(f"text {row} is {value!r}, which is not a string; use '' for an item without text")
         self.texts: NDArray[Any] = np.empty(len(values), dtype=object)
-        self.texts[:] = [str(value) for value in values]  # NumPy's strings become Python's
+        self.texts[:] = [str(value) for value in values]  # convert NumPy strings to Python strings
         self.values = self.texts
         self.is_sparse = False
         self.item_shape = ()
@@ -155,7 +155,7 @@ def as_texts(X: Any, name: str = "X") -> Texts | None:
 
 
 def refuse_numbers(texts: Texts, name: str) -> None:
-    """Raise a ValueError if all texts are numbers, which are features rather than texts.
+    """Raise a ValueError if all texts are numbers, because numbers should be passed as features.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from crowdfuse.labels.ids import ids_to_strings, parse_integer_ids, positions_of
 
 
 class WideLabels(NamedTuple):
-    """The labels of a wide table, row by row: names, and three codes per label. An item code of -1 means no item id."""
+    """The labels of a wide table, row by row: names, and three codes per label. Item code -1 means an empty id."""
 
     id_column: str
     other_columns: list[str]  # columns that are neither items nor annotators, such as texts
@@ -31,7 +31,7 @@ class WideLabels(NamedTuple):
 
 
 def annotator_columns(table: pa.Table, id_column: str, text: str | None) -> list[str]:
-    """The columns with labels: all except the item column and columns of texts or of paths of images."""
+    """The columns with labels: all except the item column and the columns of texts or image paths."""
     return [name for name in table.column_names if name not in (id_column, text) and not _is_input(name, table[name])]
 
 
@@ -52,7 +52,7 @@ def read_wide(table: pa.Table, item: str | None, text_column: str | None, where:
         has = "only the column" if table.num_columns == 1 else "no column of labels beside"
         raise TableError(f"{where} has {has} {id_column!r}; add one column per annotator")
     if not all(name.strip() for name in names):
-        raise TableError(f"{where}: a column has no name; name it after its annotator, or remove it")
+        raise TableError(f"{where}: a column has no name; give it the id of its annotator as its name, or remove it")
     if not table.num_rows:
         raise TableError(f"{where} has a header but no rows; expected one row per item")
     items, rows = encode_column(table[id_column], id_column, where, text=text)

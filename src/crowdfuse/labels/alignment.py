@@ -73,9 +73,12 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
     Parameters
     ----------
     y : Annotations or array-like of shape (n_rows, n_annotators) or (n_rows,)
-        Arrays are matched to X row by row. Annotations are matched by id if `items` is given. Without `items`,
-        Annotations are matched row by row if `by_row` is true. If not, integer ids from a table are taken as row
-        numbers. Other Annotations need `items`.
+        Arrays are matched to X row by row. For Annotations, there are four cases:
+
+        - If `items` is given, items are matched to the rows of X by id.
+        - If `items` is None and `y.by_row` is true, items are matched row by row.
+        - If `items` is None and the ids are integers from a table, the ids are taken as row numbers.
+        - In all other cases, `items` is required.
     n_rows : int
         Number of rows of X.
     items : array-like of shape (n_rows,) or None
@@ -84,12 +87,12 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
     Returns
     -------
     Annotations
-        With `n_rows` items, in the order of X.
+        One item per row of X, in the order of X.
 
     Raises
     ------
     ValueError
-        If the lengths differ, or the labels cannot be matched without `items`.
+        If the lengths differ, or if `items` is required but None.
 
     Warns
     -----
@@ -106,7 +109,8 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
         if len(ann) != n_rows:
             raise ValueError(
                 f"X has {n_rows:,} rows, but y has {len(ann):,}. Inconsistent numbers of samples: pass one row of y "
-                "per row of X, or match labels to rows by id: pass Annotations and items= (the id of each row of X)"
+                "per row of X. To match labels to rows by id instead, pass Annotations and items= (the id of each "
+                "row of X)"
             )
         return ann
     has_integer_ids = ann.items.dtype.kind == "i" and len(ann.items) > 0
@@ -145,7 +149,7 @@ def has_gold(gold: NDArray[Any], classes: NDArray[Any], n_rows: int, name: str =
     Raises
     ------
     ValueError
-        If `gold` has another shape.
+        If the shape of `gold` is not (n_rows,).
     """
     if gold.shape != (n_rows,):
         raise ValueError(f"{name} must have one class for each of the {n_rows:,} rows of X, got shape {gold.shape}")
@@ -175,7 +179,7 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, name: str = "gold"
     Raises
     ------
     ValueError
-        If `gold` has another shape or contains a class that is not in `classes`.
+        If the shape of `gold` is not (n_rows,), or if it contains a class that is not in `classes`.
 
     Examples
     --------
@@ -190,7 +194,7 @@ def gold_codes(gold: Any, classes: NDArray[Any], n_rows: int, name: str = "gold"
     is_outside = codes[is_known] < 0
     if is_outside.any():
         raise ValueError(
-            f"{name} contains {format_names(np.unique(names[is_outside]))}, not among the classes "
+            f"{name} contains {format_names(np.unique(names[is_outside]))}, which is not among the classes "
             f"({format_names(classes)}); correct it, or list all classes with classes= (--classes on the command line)"
         )
     return codes
@@ -213,7 +217,7 @@ def check_sample_weight(sample_weight: ArrayLike | None, n_rows: int) -> NDArray
     Raises
     ------
     ValueError
-        If the shape is wrong, a weight is negative or not finite, or all weights are 0.
+        If the shape is wrong, if a weight is negative or not finite, or if all weights are 0.
 
     Examples
     --------
@@ -249,7 +253,7 @@ def refuse_items(items: ArrayLike | None) -> None:
     """
     if items is not None:
         raise ValueError(
-            "items= is used only with Annotations; leave out items=, because gold has one class per row of X, in order"
+            "items= cannot be used with gold, which has one class per row of X, in the order of X; leave out items="
         )
 
 

@@ -44,7 +44,7 @@ MAX_DENSE_BYTES = 2**31  # larger dense arrays are refused
 
 
 class Annotations:
-    """The labels of several annotators, stored by item; an annotator need not label every item.
+    """The labels of several annotators, stored by item. Any annotator may leave out any item.
 
     Create annotations with `read`, `from_table`, `from_matrix` or `from_vector`. Item ids, annotator ids and class
     names may be strings or integers. Below, X stands for the inputs that are passed to `fit`, with one row per item.
@@ -64,14 +64,14 @@ class Annotations:
     classes : ndarray of shape (n_classes,)
         Class names.
     by_row : bool
-        Whether item i belongs to row i of X. True for annotations from a matrix or vector without item ids, and for the
-        result of `align` or `ann[rows]`. If false, items are matched to rows by their ids.
+        Whether item i belongs to row i of X. If false, items are matched to rows by their ids. It is true for
+        annotations from a vector or from a matrix without item ids, and for the result of `align` or `ann[rows]`.
     ids_may_be_row_numbers : bool, default=False
-        Whether integer item ids may be used as row numbers of X when `fit` is called without `items=`. True for
-        annotations from tables. Ignored if `by_row` is true.
+        Whether integer item ids may be used as row numbers of X if `fit` is called without `items=`. It is true for
+        annotations from tables. It is ignored if `by_row` is true.
     dropped : tuple of three ints, default=(0, 0, 0)
-        How many labels were dropped while reading: empty labels, repeated labels, and labels that conflict with another
-        label by the same annotator on the same item.
+        How many labels were dropped while reading, as three numbers: empty labels, repeated labels and conflicting
+        labels. Labels conflict if one annotator gave one item different labels.
     notes : tuple of str, default=()
         Warnings that were given when the labels were read.
 
@@ -131,18 +131,18 @@ class Annotations:
         r"""Read labels from a CSV, TSV, Excel or Parquet file, or from an export of a labelling tool.
 
         The tools are Label Studio, Argilla, Prodigy and doccano. The format is detected from the contents, unless
-        `format` is given. An empty label, or a word such as "NA" or "nan", means that the annotator did not label the
-        item, unless `classes` lists that word.
+        `format` is given. An empty label means that the annotator did not label the item. A word such as "NA" or "nan"
+        means the same, unless `classes` lists that word.
 
         A table with one row per item and one column per annotator is called wide. A table is read as wide if it meets
         three conditions:
 
         - No column has a usual name for annotators or labels, such as "annotator" or "label".
         - Apart from the item column and any columns of texts or image paths, there are at least two columns.
-        - Any two of these columns have at least one value in common, because annotators choose from the same classes.
+        - Any two of these columns have at least one value in common, as the labels of two annotators usually do.
 
-        A warning is given if rows that cannot be used are dropped, if words such as "NA" count as missing, or if
-        classes that differ only by case or spaces are merged. Each warning is also stored in `notes`.
+        A warning is given if unusable rows are dropped, if words such as "NA" count as missing, or if class names are
+        merged because they differ only by case or spaces. Each warning is also stored in `notes`.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class Annotations:
         Raises
         ------
         ValueError
-            If the labels cannot be read; the message names the file, the line and the value.
+            If the labels cannot be read; the message gives the file, the line and the value.
 
         See Also
         --------
@@ -198,7 +198,7 @@ class Annotations:
         Raises
         ------
         ValueError
-            If the labels cannot be read; the message names the row and the value.
+            If the labels cannot be read; the message gives the row and the value.
 
         See Also
         --------
@@ -236,8 +236,8 @@ class Annotations:
             Class names. -1, NaN, None and the empty string mean that the label is missing. For a data frame, the column
             names are the annotator ids, and the index holds the item ids. An index of 0, 1, 2, ... is ignored.
         items : array-like of shape (n_items,), default=None
-            Item ids. Without ids, row i of the matrix belongs to row i of X. With ids, items are matched to the rows of
-            X by id.
+            Item ids. If given, items are matched to the rows of X by id. If None, row i of the matrix belongs to row i
+            of X.
         annotators : array-like of shape (n_annotators,), default=None
             Annotator ids; by default column numbers.
         classes : sequence, default=None
@@ -250,13 +250,13 @@ class Annotations:
         Raises
         ------
         ValueError
-            If the array is not two-dimensional, if ids are repeated or empty, if the number of ids is wrong, or if a
-            label is not one of the given classes.
+            If the array is not two-dimensional, if an id is repeated or empty, if the number of ids is wrong, or if a
+            label is not one of `classes`.
 
         See Also
         --------
-        Annotations.from_vector : One label per item.
-        Annotations.from_table : One row per label.
+        Annotations.from_vector : For a vector with one label per item.
+        Annotations.from_table : For a table with one row per label.
 
         Examples
         --------
@@ -296,7 +296,7 @@ class Annotations:
         Raises
         ------
         ValueError
-            If `y` is not one-dimensional, or a label is not one of the given classes.
+            If `y` is not one-dimensional, or if a label is not one of `classes`.
 
         Examples
         --------
@@ -458,7 +458,7 @@ class Annotations:
         Returns
         -------
         Annotations
-            With one item per row of X, and `by_row` true.
+            One item per row of X; `by_row` is true.
 
         Raises
         ------
@@ -489,7 +489,7 @@ class Annotations:
         return self.take_rows(rows, ids)
 
     def __getitem__(self, key: Any) -> Annotations:
-        """Return the items at the given rows of X; scikit-learn's splitters use this.
+        """Return the annotations of the given rows of X; scikit-learn's splitters call this method.
 
         Parameters
         ----------
@@ -499,12 +499,12 @@ class Annotations:
         Returns
         -------
         Annotations
-            With `by_row` true.
+            One item per chosen row; `by_row` is true.
 
         Raises
         ------
         TypeError
-            If `by_row` is false, because positions are then not rows of X.
+            If `by_row` is false, because item i does not belong to row i of X in that case.
         ValueError
             If a row is chosen twice.
 
@@ -515,8 +515,8 @@ class Annotations:
         """
         if not self.by_row:
             raise TypeError(
-                "these annotations identify items by id, so positions are not rows of X; "
-                "use ann.align(items) to put them in the order of X's rows, or ann.select(ids) to select by id"
+                "these annotations identify items by id, so they cannot be selected by row. Put the items in the "
+                "order of X with ann.align(items), or select them by id with ann.select(ids)"
             )
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # scikit-learn asks for ann[rows, ...]
             key = key[0]
@@ -571,7 +571,7 @@ class Annotations:
         if (codes < 0).any():
             raise ValueError(
                 f"gold of row {int(np.argmax(codes < 0))} is missing; leave out the {int((codes < 0).sum()):,} items "
-                "without gold, in X too"
+                "without gold, both here and in X"
             )
         names = self.classes[codes]
         return AnnotationsWithGold(self, names.astype(str) if names.dtype.kind == "O" else names)
@@ -587,7 +587,7 @@ class Annotations:
         Returns
         -------
         Annotations
-            With one annotator.
+            The labels of this annotator only, with the items and classes unchanged.
 
         Raises
         ------
@@ -660,7 +660,7 @@ class Annotations:
         Returns
         -------
         Annotations
-            With `by_row` true: item i of the result belongs to row i of X.
+            Item i of the result belongs to row i of X, so `by_row` is true.
 
         Examples
         --------
@@ -702,7 +702,7 @@ class Annotations:
         Raises
         ------
         ValueError
-            If a label is not one of the classes, or a class is repeated.
+            If a label is not one of the classes, or if a class is repeated.
 
         Examples
         --------
@@ -738,9 +738,9 @@ class Annotations:
         Returns
         -------
         ndarray of shape (n_items, n_annotators)
-            Row i holds the labels of `items[i]`, which is row i of X only if `by_row` is true. If all classes are
-            integers and none is -1, the matrix holds integers, and -1 means that the label is missing. Otherwise it
-            holds objects, and None means that the label is missing.
+            Row i holds the labels of `items[i]`. It belongs to row i of X only if `by_row` is true. If all classes are
+            integers other than -1, the matrix holds integers, and -1 means that the label is missing. Otherwise the
+            matrix holds objects, and None means that the label is missing.
 
         Raises
         ------
@@ -767,8 +767,8 @@ class Annotations:
         refuse_metrics()
         if not self.by_row:
             raise TypeError(
-                "these annotations identify items by id, not by row of X; use ann.align(items) to put them in the "
-                "order of X's rows, or ann.to_matrix() for the order of ann.items"
+                "these annotations identify items by id, so they have no array in the order of X. For the order of "
+                "X, use ann.align(items); for the order of ann.items, use ann.to_matrix()"
             )
         codes = self._codes()
         return codes if dtype is None else codes.astype(dtype)
@@ -786,7 +786,7 @@ class Annotations:
         Returns
         -------
         pyarrow.Table
-            With the columns item, annotator and label, which hold ids and class names.
+            A table with the columns item, annotator and label. They hold ids and class names.
 
         Examples
         --------
@@ -807,12 +807,12 @@ class Annotations:
         )
 
     def vote_shares(self) -> NDArray[np.float64]:
-        """For each item, return the fraction of its labels that went to each class.
+        """Return the vote shares: for each item, the share of its labels that name each class.
 
         Returns
         -------
         ndarray of float64, shape (n_items, n_classes)
-            Rows sum to 1; NaN for items without labels.
+            Each row sums to 1, except that rows of items without labels are NaN.
 
         Raises
         ------
@@ -821,7 +821,7 @@ class Annotations:
 
         See Also
         --------
-        crowdfuse.aggregation.majority_vote : The same fractions, computed in blocks, with consensus labels.
+        crowdfuse.aggregation.majority_vote : Computes consensus labels and the same shares, in blocks of items.
 
         Examples
         --------
@@ -837,7 +837,7 @@ class Annotations:
         Returns
         -------
         Summary
-            Counts, the fraction of agreeing pairs of labels, and Krippendorff's alpha.
+            Counts, the share of agreeing pairs of labels, and Krippendorff's alpha.
 
         Examples
         --------

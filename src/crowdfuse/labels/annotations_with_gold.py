@@ -1,4 +1,4 @@
-"""Annotations that scikit-learn's metrics compare with gold."""
+"""Annotations together with gold, for scikit-learn's metrics."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from crowdfuse.labels.annotations import Annotations
 
 
 class AnnotationsWithGold(Annotations):
-    """Labels to train on, and gold to score on: `fit` reads the labels, metrics of scikit-learn read the gold.
+    """Labels and gold of the same items: `fit` trains on the labels, and scikit-learn's metrics read the gold.
 
-    `Annotations.with_gold` makes them.
+    Create it with `Annotations.with_gold`.
 
     Parameters
     ----------

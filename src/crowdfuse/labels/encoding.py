@@ -43,7 +43,7 @@ def encode_classes(
     values : ndarray of shape (n_labels,)
         Class names, one per label.
     classes : sequence or None
-        Class names in the order to use. With None, the classes are the distinct labels, sorted.
+        Class names in the order to use. If None, the classes are the distinct labels, sorted.
     describe_position : callable, default=None
         Function that describes a position in `values` for an error message, for example as "row 3, column 1". By
         default, position 3 becomes "labels[3]".
@@ -58,7 +58,7 @@ def encode_classes(
     Raises
     ------
     ValueError
-        If a label is neither a string nor an integer, or is not one of the given classes.
+        If a label is neither a string nor an integer, or if it is not one of the given classes.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def is_missing(values: NDArray[Any], *, markers: bool) -> NDArray[np.bool_]:
     Returns
     -------
     ndarray of bool
-        Of the same shape.
+        True where a value is missing; same shape as `values`.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def _is_null(value: Any) -> bool:
 
 
 def names_with_missing(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the class names, with one more value at the end that means missing; code -1 selects this value.
+    """Return the class names and, at the end, a value that means missing; the index -1 selects this value.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def names_with_missing(classes: NDArray[Any]) -> NDArray[Any]:
     Returns
     -------
     ndarray of shape (n_classes + 1,)
-        The last value is -1 if the classes are integers other than -1, otherwise None.
+        The last value is -1 if all classes are integers other than -1, otherwise None.
 
     Examples
     --------

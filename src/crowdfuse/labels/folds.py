@@ -37,7 +37,8 @@ def assign_folds(rows: IntArray, folds: int, seed: int = 0) -> list[IntArray]:
     rows : ndarray of shape (n_rows,)
         Row numbers.
     folds : int
-        Number of folds. With fewer rows than folds, every row is a fold; fewer than two rows give none.
+        Number of folds. If there are fewer rows than folds, every row is a fold. If there are fewer than two rows,
+        there are no folds.
     seed : int, default=0
         Seed of the random split.
 

@@ -1,8 +1,9 @@
-"""Held-out labels: choose between classifiers without gold labels, for example between epochs, settings or methods.
+"""Held-out labels: choose an epoch, a setting or a method without gold labels.
 
-For some of the items with several labels, one label is kept out of training. A classifier is scored by the
-log-likelihood of these held-out labels. It is computed from the class probabilities of the classifier and from a simple
-model of how annotators err. Sanity checks find classifiers that are clearly wrong although their score is high.
+For some of the items with several labels, one label is kept out of training. The score of a classifier is the
+log-likelihood of these held-out labels. The log-likelihood is computed from the class probabilities of the classifier
+and from a simple model of how annotators err. Sanity checks find classifiers that are clearly wrong although their
+score is high.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ HELD_OUT_FRACTION = 0.1  # of all labels
 MAX_HELD_OUT_LABELS = 5_000
 N_EM_ITERATIONS = 8
 INITIAL_ACCURACY = 0.7  # of every annotator, before the first iteration
-ACCURACY_PRIOR_LABELS = 5.0  # accuracies are shrunk as if each annotator had this many more labels, of mean accuracy
-MIN_PREDICTED_TO_LABELLED_RATIO = 0.05  # share of predictions / share of labels; below it, a class is lost
+ACCURACY_PRIOR_LABELS = 5.0  # shrinkage: as if each annotator had given this many more labels, of mean accuracy
+MIN_PREDICTED_TO_LABELLED_RATIO = 0.05  # a class with a lower ratio (share of predictions / share of labels) is lost
 MIN_EXPECTED_PREDICTIONS = 20  # items; classes that should be predicted less often are not checked
 MIN_LIKELIHOOD = 1e-9  # of a label, so that logarithms stay finite
 
@@ -36,7 +37,7 @@ class ValidationScore(NamedTuple):
     values : ndarray of float64, shape (n_held_out,)
         Log-likelihood of each held-out label.
     failed_checks : tuple of str
-        Sanity checks that the classifier failed, in words; empty if it passed all.
+        A description of each sanity check that the classifier failed; empty if it passed all checks.
 
     Examples
     --------
@@ -58,8 +59,8 @@ class ValidationScore(NamedTuple):
         """Return whether to prefer this score to an earlier one.
 
         A score without failed checks beats a score with failed checks. If both or neither have failed checks, this
-        score must have the higher mean log-likelihood, by more than one standard error. The standard error is that of
-        the mean difference per label. Of two nearly equal scores, the earlier one is therefore kept.
+        score must be higher by more than one standard error of the mean difference per label. Of two nearly equal
+        scores, the earlier one is therefore kept.
 
         Parameters
         ----------
@@ -78,12 +79,12 @@ class ValidationScore(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOutLabels:
-    """Labels that are kept out of training, and the other labels of the same items.
+    """Labels that are kept out of training, together with the other labels of the same items.
 
     Attributes
     ----------
     rows : ndarray of int64, shape (n_items,)
-        The items with a held-out label, as row numbers of the training data.
+        Row numbers, in the training data, of the items with a held-out label.
     item : ndarray of int64, shape (n_held_out,)
         Item of each held-out label, as a position in `rows`.
     annotator : ndarray of int64, shape (n_held_out,)
@@ -91,7 +92,7 @@ class HeldOutLabels:
     label : ndarray of int64, shape (n_held_out,)
         Class of each held-out label.
     training_annotations : Annotations
-        The labels of these items that stay in training. `score` estimates from them how annotators err.
+        The other labels of these items, which stay in training. `score` uses them to estimate how annotators err.
 
     See Also
     --------
@@ -147,7 +148,7 @@ class HeldOutLabels:
     def fingerprint(self) -> dict[str, str]:
         """Return a hash of the held-out labels.
 
-        A checkpoint stores the hash, to detect whether training is resumed with other held-out labels.
+        A checkpoint stores the hash. If training is resumed with other held-out labels, the hashes differ.
 
         Returns
         -------
@@ -222,7 +223,7 @@ def failed_sanity_checks(predicted: NDArray[np.int64], ann: Annotations) -> tupl
     Returns
     -------
     tuple of str
-        One sentence per failed check; empty if all are passed.
+        One description per failed check; empty if all checks are passed.
 
     Examples
     --------
@@ -243,7 +244,7 @@ def failed_sanity_checks(predicted: NDArray[np.int64], ann: Annotations) -> tupl
     is_unanimous = np.bincount(ann.item, ann.label == first[ann.item], minlength=ann.n_items) == counts
     is_unanimous &= counts > 1
     if is_unanimous.any() and not (share := float((predicted == first)[is_unanimous].mean())) > 0.5:
-        failed.append(f"agrees with unanimous annotators on only {100 * share:.0f} % of the items")
+        failed.append(f"agrees with the annotators on only {100 * share:.0f} % of the items with unanimous labels")
     labelled_share = np.bincount(ann.label, minlength=ann.n_classes) / ann.n_labels
     predicted_share = np.bincount(predicted, minlength=ann.n_classes) / len(predicted)
     is_lost = predicted_share < MIN_PREDICTED_TO_LABELLED_RATIO * labelled_share
@@ -263,17 +264,17 @@ def estimate_annotators(
     Parameters
     ----------
     posterior : ndarray of float64, shape (n_labels, n_classes), or None
-        For each label, the class probabilities of its item. With None, fixed initial values are returned.
+        For each label, the class probabilities of its item. If None, fixed initial values are returned.
     ann : Annotations
         The labels.
 
     Returns
     -------
     accuracy : ndarray of float64, shape (n_annotators,)
-        Accuracy of each annotator, shrunk towards the mean accuracy of all labels. The fewer labels an annotator gave,
-        the stronger the shrinkage.
+        Accuracy of each annotator, shrunk towards the mean accuracy of all labels. The shrinkage is stronger for
+        annotators with fewer labels.
     wrong_label_distribution : ndarray of float64, shape (n_classes, n_classes)
-        P(label | true class, label is wrong), axes (true, label); the diagonal is 0.
+        P(label | true class, label is wrong), with axes (true class, label). The diagonal is 0.
     """
     if posterior is None or not len(posterior):
         initial = np.full(ann.n_annotators, INITIAL_ACCURACY)
@@ -299,7 +300,7 @@ def label_probabilities(
     accuracy : ndarray of float64, shape (n_labels,)
         Accuracy of the annotator of each label.
     wrong_label_distribution : ndarray of float64, shape (n_classes, n_classes)
-        P(label | true class, label is wrong), axes (true, label).
+        P(label | true class, label is wrong), with axes (true class, label).
     label : ndarray of int, shape (n_labels,)
         Class of each label.
 

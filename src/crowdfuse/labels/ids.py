@@ -1,4 +1,4 @@
-"""Ids of items and annotators, and names of classes: which values are allowed, and which of them are the same.
+"""Ids of items and annotators, and names of classes: which values are allowed, and which values are equal.
 
 Ids and names are strings or 64-bit integers. The string "12" from a text file and the integer 12 from an array are the
 same id. The string "012" is a different id.
@@ -19,7 +19,7 @@ IntArray = NDArray[np.integer[Any]]
 
 INTEGER_PATTERN = r"^(0|-?[1-9][0-9]{0,18})(\.0+)?$"  # tables with missing values often hold "1.0"
 DECIMALS_PATTERN = r"\.0+$"
-EXACT_FLOAT_LIMIT = 2**53  # from here on, floats cannot tell neighbouring integers apart
+EXACT_FLOAT_LIMIT = 2**53  # above this limit, neighbouring integers can be the same float
 MAX_SHOWN_CHARACTERS = 60  # of one name in a message
 ALLOWED_IDS = f"only strings, or only whole numbers (64-bit integers, or floats below {EXACT_FLOAT_LIMIT:.0e})"
 
@@ -46,7 +46,7 @@ def normalize_ids(
     Raises
     ------
     ValueError
-        If the values are not one-dimensional, if they mix strings and numbers, or if a value is missing or of another
+        If the values are not one-dimensional, if they mix strings and numbers, or if a value is missing or has another
         type.
 
     Examples
@@ -96,13 +96,13 @@ def as_array(values: ArrayLike | Sequence[Any]) -> NDArray[Any]:
 def parse_integer_ids(values: NDArray[Any]) -> NDArray[Any]:
     """Convert strings to integers if all of them are whole numbers, else return them unchanged.
 
-    "7" and "7.0" are whole numbers, "007" and "7.5" are not. If the values are distinct names, merge equal numbers
-    afterwards with `merge_equal_names`.
+    "7" and "7.0" are whole numbers; "007" and "7.5" are not. Distinct strings can become equal numbers, such as "7" and
+    "7.0". Merge them afterwards with `merge_equal_names`.
 
     Parameters
     ----------
     values : ndarray of shape (n,)
-        Strings, as an object array; other arrays are returned unchanged.
+        Strings, as an object array. Arrays of any other dtype are returned unchanged.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def parse_integers(strings: pa.Array) -> NDArray[np.int64] | None:
 
 
 def merge_equal_names(names: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-    """Return each name once, in order of first appearance, and the position of each given name among them.
+    """Return the distinct names in order of first appearance, and the position of each name in this list.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def ids_to_strings(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def sort_names(names: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-    """Sort distinct names, and return them with the new position of each: integers by value, strings alphabetically.
+    """Sort distinct names (integers by value, strings alphabetically), and return them with their new positions.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def sort_names(names: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
 
 
 def unique_sorted(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
-    """Return the distinct ids, sorted, and the position of each value among them.
+    """Return the distinct ids, sorted, and the position of each value in this list.
 
     Examples
     --------
@@ -238,7 +238,8 @@ def refuse_repeats(ids: NDArray[Any], name: str) -> None:
         names, position = unique_sorted(ids)
         repeated = names[np.bincount(position) > 1]
         raise ValueError(
-            f"{name} must be distinct, but these occur more than once: {format_names(repeated)}; keep each once"
+            f"{name} must be distinct, but these occur more than once: {format_names(repeated)}; keep each of them "
+            "only once"
         )
 
 
@@ -259,7 +260,7 @@ def similar_names(names: NDArray[Any]) -> list[list[str]]:
 
 
 def without_case_and_spaces(name: str) -> str:
-    """Return what is equal for two names that differ only by case or spaces."""
+    """Return the name in a form that ignores case and spaces."""
     return "".join(name.split()).casefold()
 
 
@@ -326,7 +327,7 @@ def _shorten(text: str) -> str:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value is an integer, or a float with a whole value, that fits into 64 bits."""
+    """Whether a value is a whole number (an integer or a float) that fits into 64 bits."""
     if isinstance(value, (float, np.floating)):
         return float(value).is_integer() and abs(float(value)) < EXACT_FLOAT_LIMIT
     return isinstance(value, (int, np.integer, np.bool_)) and -(2**63) <= int(value) < 2**63

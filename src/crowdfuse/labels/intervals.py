@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 Z_95 = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
 N_BOOTSTRAP_DRAWS = 2_000
-BOOTSTRAP_DRAWS_PER_BLOCK = 200  # bounds the memory: draws x items counts are held at a time
+BOOTSTRAP_DRAWS_PER_BLOCK = 200  # bounds the memory: this many draws are counted at a time, for all items
 
 
 def wilson_interval(right: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of Wilson's 95 % interval for the proportion `right / total`.
 
-    With p = right / total, n = total and z = 1.96, the interval is ``(middle - spread, middle + spread)``, where::
+    Let p = right / total, n = total and z = 1.96. The interval is ``(middle - spread, middle + spread)``, where::
 
         middle = (p + z^2 / (2 n)) / (1 + z^2 / n)
         spread = z sqrt(p (1 - p) / n + z^2 / (4 n^2)) / (1 + z^2 / n)
@@ -52,7 +52,7 @@ def wilson_interval(right: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.floa
 
 
 def proportion_with_interval(right: float, total: float) -> dict[str, Any]:
-    """Return a proportion and its Wilson interval as the dictionary that reports store.
+    """Return a proportion and its Wilson interval as a dictionary, in the form in which reports store it.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
     """Return half the width of the 95 % t-interval of a mean.
 
     The interval goes from the mean minus this number to the mean plus this number. If the values are differences
-    between pairs of measurements, it is the interval of the paired t-test.
+    between pairs of measurements, the interval is the one of the paired t-test.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
 
 
 def bootstrap_interval(differences: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the mean over both axes, resampling rows and columns.
+    """Return the 95 % bootstrap interval of the mean of all values, where rows and columns are both resampled.
 
     Rows (seeds) and columns (items) are both drawn with replacement, 2,000 times, from a fixed random seed. Columns are
     drawn by position, so column j may hold different items for different seeds.

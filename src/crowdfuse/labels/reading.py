@@ -1,4 +1,4 @@
-"""The options for reading labels, each written once: name, type, default, documentation and command-line help.
+"""The options for reading labels. Name, type, default, documentation and help of each option are written only here.
 
 `Annotations.read`, `Annotations.from_table`, run jobs and all commands take their options from the fields of `Reading`.
 To add an option, add a field here and use it in `crowdfuse.io.labels`.
@@ -40,7 +40,8 @@ class Reading:
     Raises
     ------
     ValueError
-        If `format`, `on_conflict` or `on_bad` is not one of the allowed values, or `sep` is not one character.
+        If `format`, `on_conflict` or `on_bad` is not one of the allowed values, or if `sep` is neither one character
+        nor "tab".
 
     See Also
     --------
@@ -60,11 +61,11 @@ class Reading:
     item: str | None = field(
         default=None,
         metadata={
-            "doc": "Name of the column that identifies items. By default a column with a usual name is used, such as "
-            "item, task or example. For an export of a labelling tool (see `format`), name of the field that "
-            "identifies items; by default the tool's own id.",
-            "help": "Name of the item column; in an export, name of the field that identifies items. Default: a "
-            "column with a usual name, such as item or task; in an export, the tool's own id.",
+            "doc": "In a table: name of the column that identifies items. By default a column with a usual name is "
+            "used, such as item, task or example. In an export of a labelling tool (see `format`): name of the "
+            "field that identifies items. By default the tool's own id is used.",
+            "help": "Name of the column that identifies items (in an export of a labelling tool, name of the field). "
+            "Default: a column with a usual name, such as item or task; in an export, the tool's own id.",
         },
     )
     annotator: str | None = field(
@@ -86,19 +87,20 @@ class Reading:
     text: str | None = field(
         default=None,
         metadata={
-            "doc": "Name of the column or field with the text of each item, or the path of its image, to use as the "
-            "input. Required if several columns or fields qualify. In a wide table, the column is not read as an "
-            "annotator.",
-            "help": "Name of the column or field with the text of each item, or the path of its image. Default: "
-            "the one with a usual name, such as text or review, or else the one that contains texts or image paths.",
+            "doc": "Name of the column or field that holds the inputs: the text of each item, or the path of its "
+            "image. Required if several columns or fields could be the input. In a wide table, this column is "
+            "not read as an annotator.",
+            "help": "Name of the column or field that holds the text of each item, or the path of its image. "
+            "Default: a column with a usual name, such as text or review; if there is none, the only column with "
+            "texts or image paths.",
         },
     )
     format: Format = field(
         default="auto",
         metadata={
             "doc": "How labels are laid out. 'table': one row per label. 'wide': one row per item and one column per "
-            "annotator. 'label-studio', 'argilla', 'prodigy' and 'doccano': an export of that labelling tool. 'auto': "
-            "the format is detected from the contents.",
+            "annotator. 'label-studio', 'argilla', 'prodigy' and 'doccano': an export of that labelling tool. "
+            "'auto': detect the format from the contents.",
             "help": "Format of the labels: table (one row per label), wide (one row per item and one column per "
             "annotator), label-studio, argilla, prodigy or doccano (exports of these tools), or auto (detect it).",
         },
@@ -132,16 +134,17 @@ class Reading:
         default="error",
         metadata={
             "doc": "What to do if an annotator gave several different labels to one item. 'error': raise an error. "
-            "'first' or 'last': keep only the first or last of them. 'drop': drop all of them.",
-            "help": "What to do if an annotator gave different labels to one item: error (stop), first or last (keep "
-            "that label), or drop (drop all of them).",
+            "'first' or 'last': keep only the first or the last of these labels. 'drop': drop all of these "
+            "labels.",
+            "help": "What to do if an annotator gave different labels to one item: error (stop), first (keep the "
+            "first label), last (keep the last label), or drop (drop all these labels).",
         },
     )
     on_bad: OnBad = field(
         default="error",
         metadata={
-            "doc": "What to do with rows that cannot be used, such as rows without an item: raise an error or drop "
-            "them.",
+            "doc": "What to do with rows that cannot be used, such as rows without an item. 'error': raise an error. "
+            "'drop': drop these rows.",
             "help": "What to do with rows that cannot be used, such as rows without an item: error (stop), or drop "
             "(continue without them).",
         },
@@ -150,8 +153,9 @@ class Reading:
     sep: str | None = field(
         default=None,
         metadata={
-            "doc": "The character that separates the columns of a text file: one character, or 'tab'. By default "
-            "comma, semicolon, tab or vertical bar, whichever splits the header into the most columns.",
+            "doc": "The character that separates the columns of a text file: one character, or 'tab'. By default it "
+            "is detected: among comma, semicolon, tab and vertical bar, the one that splits the header into the "
+            "most columns.",
             "help": "Character that separates the columns of a text file, such as ';' or tab. Default: detected.",
         },
     )
@@ -196,10 +200,10 @@ def accepts_options_of(
 ) -> Callable[[Callable[[Owner, Source, Reading], Result]], Callable[Concatenate[Owner, Source, Options], Result]]:
     """Give a function the options of `Reading` as keyword arguments.
 
-    Before decoration, the function takes an owner (the class, for a class method), a source (a file or a table) and a
-    `Reading`. The decorated function takes the owner, the source and one keyword argument for each field of `Reading`.
-    Type checkers and `inspect.signature` see these keyword arguments. Their documentation replaces the line
-    ``{reading_options}`` of the docstring.
+    The original function takes an owner (for a class method, the class), a source (a file or a table) and a `Reading`.
+    The decorated function takes the owner, the source and one keyword argument for each field of `Reading`. Type
+    checkers and `inspect.signature` see these keyword arguments. In the docstring, the documentation of the keyword
+    arguments replaces the line ``{reading_options}``.
     """
 
     def decorate(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.labels.ids import IntArray
 
-TRIPLES_PER_CHUNK = 1 << 17  # triples that are distributed to buckets at a time
+TRIPLES_PER_CHUNK = 1 << 17  # number of triples that are distributed to buckets at a time
 
 
 class SortedTriples(NamedTuple):
@@ -40,7 +40,7 @@ class SortedTriples(NamedTuple):
 
 
 class ConflictError(ValueError):
-    """Raised if an annotator gave one item two different labels.
+    """Error: an annotator gave one item two different labels.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
     own_bits, low_bits = item_bits - bucket_bits, bits - bucket_bits
     # the integers of a bucket agree in their highest bits; if the rest fits into 32 bits, sorting is faster
     low = np.uint32 if low_bits <= 32 else np.uint64
-    # a few large arrays that the threads fill: allocating many small ones is slower
+    # a few large arrays that the threads fill, because allocating many small arrays is slower
     keys = np.empty(len(item), low)
     annotators, labels = np.empty(len(item), np.int32), np.empty(len(item), np.int32)
     counts = np.empty(1 << item_bits, np.int64)
@@ -151,7 +151,7 @@ def _sort_packed(item: IntArray, annotator: IntArray, label: IntArray, n_items: 
 
 
 def _sort_by_row(item: IntArray, annotator: IntArray, label: IntArray, n_items: int, on_conflict: str) -> SortedTriples:
-    """Sort triples of any size, and resolve conflicts: a stable sort that keeps track of the rows."""
+    """Sort triples of any size with a stable sort that keeps track of the rows, and resolve conflicts."""
     order = np.lexsort((annotator, item))
     item, annotator, label = item[order], annotator[order], label[order]
     new_pair = np.ones(len(order), bool)

@@ -17,14 +17,14 @@ from crowdfuse.labels.ids import IntArray
 def vote_counts(
     cell: IntArray, n_items: int, n_classes: int, weight: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """For each item, return the number of labels that went to each class.
+    """Return the vote counts: for each item, the number of its labels that name each class.
 
-    With `weight`, return the total weight of these labels instead of their number.
+    If `weight` is given, return the total weight of these labels instead of their number.
 
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        For each label, the flat index `item * n_classes + class` of its cell in a table of shape (n_items, n_classes).
+        For each label, the number `item * n_classes + class`: its cell in the flattened table (n_items, n_classes).
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None
@@ -47,14 +47,14 @@ def vote_counts(
 def vote_shares(
     cell: IntArray, n_items: int, n_classes: int, weight: NDArray[Any] | None = None
 ) -> NDArray[np.float64]:
-    """For each item, return the fraction of its labels that went to each class.
+    """Return the vote shares: for each item, the share of its labels that name each class.
 
-    With `weight`, return the fraction of the item's total weight instead.
+    If `weight` is given, return the share of the item's total weight instead.
 
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        For each label, the flat index `item * n_classes + class` of its cell in a table of shape (n_items, n_classes).
+        For each label, the number `item * n_classes + class`: its cell in the flattened table (n_items, n_classes).
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None
@@ -63,7 +63,7 @@ def vote_shares(
     Returns
     -------
     ndarray of float64, shape (n_items, n_classes)
-        Rows sum to 1; NaN for items without labels.
+        Each row sums to 1, except that rows of items without labels are NaN.
 
     Examples
     --------
@@ -82,10 +82,10 @@ def argmax_breaking_ties(scores: NDArray[Any], draws: NDArray[np.float64]) -> ND
     Parameters
     ----------
     scores : ndarray of shape (n_rows, n_columns)
-        Scores without NaN. A tie means exactly equal scores.
+        Scores; NaN is not allowed. A tie means exactly equal scores.
     draws : ndarray of float64, shape (n_rows,) or (n_rows, n_columns)
-        Uniform random numbers in [0, 1). With one number per row, that number selects one of the tied columns; this
-        takes little memory. With one number per row and column, the tied column with the highest number wins.
+        Uniform random numbers in [0, 1). One number per row selects one of the tied columns; this takes little memory.
+        If there is one number per row and column, the tied column with the highest number wins.
 
     Returns
     -------

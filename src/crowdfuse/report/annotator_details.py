@@ -15,7 +15,7 @@ MAX_DETAILED_ANNOTATORS = 24  # annotators shown one by one
 MAX_ITEMS_PER_ANNOTATOR = 400  # items sampled for each of them
 MAX_MATRIX_CLASSES = 12  # classes shown in a confusion matrix
 MIN_ITEMS = 5  # items needed to measure an annotator on a map
-AGREEMENT_PRIOR_ITEMS = 3  # pseudo-count of items with the annotator's overall agreement, added to each cell of the map
+AGREEMENT_PRIOR_ITEMS = 3  # in each cell of the map, this many items with the annotator's overall agreement are added
 
 
 def most_active_annotators(data: ReportData) -> IntArray:
@@ -50,7 +50,7 @@ def detail_facts(
     labels_by_annotator : dict of int to ndarray
         Sampled labels of each annotator to show, from `sample_labels`.
     item_map : ItemMap or None
-        Positions of the items on the map; None without inputs.
+        Positions of the items on the map; None if there are no inputs.
 
     Returns
     -------
@@ -70,9 +70,10 @@ def detail_facts(
 
 
 def estimated_confusion(data: ReportData, r: int) -> FloatArray:
-    """Return P(said | true) of one annotator, shape (n_classes, n_classes): the matrix of the consensus if it has one.
+    """Return P(label | true class) of one annotator, shape (n_classes, n_classes).
 
-    Otherwise each label is counted in the row of every class, weighted by the probability of the class.
+    If the consensus has a confusion matrix of the annotator, it is returned. Otherwise each label is counted in the
+    rows of all classes, weighted by the probability of each class.
     """
     if data.consensus.confusion_matrices is not None:
         matrix: FloatArray = data.consensus.confusion_matrices[r]
@@ -85,7 +86,7 @@ def estimated_confusion(data: ReportData, r: int) -> FloatArray:
 
 
 def _confusion_facts(data: ReportData, matrix: FloatArray) -> dict[str, Any]:
-    """Return the matrix; with many classes, only the 12 that are confused most."""
+    """Return the matrix; if there are more than 12 classes, only the 12 most confused classes."""
     K = len(matrix)
     shown = np.arange(K)
     if K > MAX_MATRIX_CLASSES:
@@ -102,15 +103,15 @@ def _confusion_facts(data: ReportData, matrix: FloatArray) -> dict[str, Any]:
 def _annotator_map_facts(
     data: ReportData, labels: IntArray, relative: FloatArray | None, item_map: ItemMap
 ) -> dict[str, Any] | None:
-    """Return how strong the annotator is in each cell of the map; None with too few items.
+    """Return how strong the annotator is in each cell of the map; None if there are too few items.
 
-    `value` is from -1 (weak) to 1 (strong). If the method weights annotators per item, it is the base-2 logarithm
-    of the weight relative to an even share, so that -1 means half. Otherwise it is the agreement with the model
-    minus the annotator's overall agreement, divided by 0.25.
+    `value` is from -1 (weak) to 1 (strong). If the method weights annotators per item, `value` is the base-2 logarithm
+    of the weight relative to equal weights, so that -1 means half the weight. Otherwise, the annotator's agreement with
+    the model in the cell is compared with the agreement on all items: `value` is the difference, divided by 0.25.
     """
     rows = data.ann.item[labels]
     cell = item_map.cells(rows)
-    # if an item has one label, that label has all the weight, which says nothing about the annotator
+    # the only label of an item always has all the weight, so it says nothing about the annotator
     keep = (cell >= 0) & ((data.labels_per_item[rows] > 1) | (relative is None))
     if keep.sum() < MIN_ITEMS:
         return None
@@ -119,7 +120,9 @@ def _annotator_map_facts(
     measured = agrees if relative is None else relative[labels]
     cells, position, count = np.unique(cell, return_inverse=True, return_counts=True)
     overall = measured.mean()
-    n_prior = AGREEMENT_PRIOR_ITEMS if relative is None else 0  # agreement on a few items is mostly chance
+    n_prior = (
+        AGREEMENT_PRIOR_ITEMS if relative is None else 0
+    )  # shrinkage, because agreement on a few items is mostly chance
     mean = (np.bincount(position, measured) + n_prior * overall) / (count + n_prior)
     value = (mean - overall) / 0.25 if relative is None else np.log2(np.maximum(mean, 1e-3))
     value = np.clip(value, -1, 1)

@@ -13,10 +13,13 @@ from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FloatArray, ReportData, mean_relative_weights
 
 MAX_ANNOTATOR_ROWS = 1_000  # rows that the page can hold and sort without delay
-MIN_ITEMS_PER_CLASS = 5.0  # expected items of a class needed to judge an annotator on it
+MIN_ITEMS_PER_CLASS = (
+    5.0  # an annotator is judged on a class only if they labelled at least this many items of it (expected number)
+)
 
 ClassRecall = tuple[int, float]
-"""Position of a class, and an annotator's recall: the share of the items of this class that they label correctly."""
+"""Position of a class, and an annotator's recall: the share of items of this class that the annotator labels
+correctly."""
 
 
 def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
@@ -32,9 +35,9 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
     Returns
     -------
     dict
-        `n_annotators` (annotators who gave labels), `n_without_labels` (annotators who gave none), and `rows`. With
-        more than 1,000 annotators, `rows` holds only the 1,000 with the most labels. The figures of `accuracy` in a row
-        are None if they cannot be estimated.
+        `n_annotators` (annotators with labels), `n_without_labels` (annotators without labels), and `rows`. If there
+        are more than 1,000 annotators, `rows` holds only the 1,000 annotators with the most labels. In a row, the
+        numbers in `accuracy` are None if they cannot be estimated.
     """
     ann, consensus = data.ann, data.consensus
     counts = consensus.labels_per_annotator
@@ -73,7 +76,7 @@ def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
 def expected_items_per_class(data: ReportData, annotators: IntArray) -> FloatArray:
     """For each annotator and class, return the expected number of items of the class that they labelled.
 
-    The true class is uncertain, so each item adds its consensus probability to the count of every class.
+    The true class is uncertain, so each item adds the consensus probability of every class to the count of this class.
 
     Parameters
     ----------
@@ -100,7 +103,8 @@ def expected_items_per_class(data: ReportData, annotators: IntArray) -> FloatArr
 def _recalls(data: ReportData, annotators: IntArray, n_items: FloatArray) -> FloatArray:
     """Return the diagonal of each annotator's confusion matrix, shape (n_selected, n_classes).
 
-    If the consensus has no confusion matrices: the expected share of the `n_items` of each class labelled correctly.
+    If the consensus has no confusion matrices, the recall is estimated: the expected share of the `n_items` of each
+    class that are labelled correctly.
     """
     consensus, ann = data.consensus, data.ann
     if consensus.confusion_matrices is not None:
@@ -116,8 +120,9 @@ def _strongest_and_weakest(
 ) -> tuple[list[ClassRecall | None], list[ClassRecall | None]]:
     """Return the strongest and the weakest class of each annotator; None if there are too few labels to tell.
 
-    The strongest class has the highest lower end of the 95 % interval of its recall, the weakest class the lowest upper
-    end. They are named only if the two intervals do not overlap: otherwise chance may decide which is which.
+    Both are chosen by the 95 % intervals of the recalls. The strongest class has the highest lower end, and the weakest
+    class has the lowest upper end. They are returned only if their intervals do not overlap, because otherwise the
+    order of the two classes may be due to chance.
     """
     low, high = wilson_interval(recall * n_items, n_items)
     has_enough = n_items >= MIN_ITEMS_PER_CLASS

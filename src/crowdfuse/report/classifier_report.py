@@ -35,7 +35,7 @@ def report_classifier(
     positive: Any = None,
     title: str | None = None,
 ) -> Report:
-    """Make a report on a fitted classifier and the labels of the given items; `clf.report` calls this function.
+    """Create a report on a fitted classifier and the labels of the given items; `clf.report` calls this function.
 
     Parameters
     ----------
@@ -48,37 +48,37 @@ def report_classifier(
     items : array-like of shape (n_items,), default=None
         Item id of each row of `X`, as in `fit`.
     gold : array-like of shape (n_items,), or data frame, default=None
-        Name of the true class of each row, None if unknown; or a data frame with the columns item and label, which may
-        leave out items. Gold is used only to measure accuracy.
+        Gold labels: either the name of the true class of each row, None if unknown; or a data frame with the columns
+        item and label, which may leave out items. Gold is used only to measure accuracy.
     consensus : Consensus, default=None
-        Result of `classifier.consensus` on these items and labels. None: it is computed.
+        Result of `classifier.consensus` on these items and labels. If None, it is computed.
     folds : int, default=5
-        Number of folds of the consensus. Not used if `consensus` is given.
+        Number of cross-fitting folds for the consensus. Not used if `consensus` is given.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. The lists of ambiguous items and of mislabelled items have up
-        to a third as many.
+        Number of disputed items (items on which annotators disagree) to show, from 1 to 200. The lists of ambiguous
+        items and of mislabelled items are at most a third as long.
     sensitivity : float, default=0.95
-        For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
-        report shows a decision threshold that reaches it.
+        Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
+        that reaches the target. It is used only if there are two classes and gold labels.
     positive : object, default=None
-        For two classes: the positive class. None means the second class.
+        The positive class, if there are two classes. None means the second class.
     title : str, default=None
-        Title of the report. The default names the method.
+        Title of the report. By default, it contains the name of the method.
 
     Returns
     -------
     Report
-        The report; `report.save("report.html")` writes it.
+        The report. Write it to files with `report.save("report.html")`.
 
     Raises
     ------
     ValueError
-        If `n_items` or `sensitivity` is out of range, `positive` is not one of two classes, `gold` has an unknown
-        class, or `consensus` does not belong to these items and labels.
+        If `n_items` or `sensitivity` is out of range, if `positive` is not one of two classes, if `gold` has an unknown
+        class, or if `consensus` does not belong to these items and labels.
 
     See Also
     --------
-    crowdfuse.report_labels : The same for labels without inputs.
+    crowdfuse.report_labels : Creates a report on labels without inputs.
 
     Examples
     --------
@@ -102,7 +102,10 @@ def report_classifier(
     n_new = int((positions_of(active, classifier.annotators_) < 0).sum())
     notes = []
     if n_new:
-        notes.append(f"{format_count(n_new, 'annotator')} not seen in training, treated like the average annotator.")
+        notes.append(
+            f"{format_count(n_new, 'annotator')} {'was' if n_new == 1 else 'were'} not seen in training and "
+            f"{'is' if n_new == 1 else 'are'} treated like the average annotator."
+        )
     return make_report(
         data,
         training=training_facts(classifier),
@@ -125,8 +128,8 @@ def _gold_by_row(table: Any, ann: Annotations) -> list[Any]:
     rows = positions_of(ann.items, ids)
     if not (rows >= 0).any():
         raise ValueError(
-            f"no item of gold ({format_names(ids, 3)}) is among those of the report ({format_names(ann.items, 3)}); "
-            "pass items= with the id of each row of X"
+            f"no item of gold ({format_names(ids, 3)}) is among the items of the report "
+            f"({format_names(ann.items, 3)}); pass items= with the id of each row of X"
         )
     truth = columns[names["label"]].to_pylist()
     return [truth[row] if row >= 0 else None for row in rows]
@@ -145,9 +148,9 @@ def training_facts(classifier: CrowdClassifier) -> dict[str, Any]:
 
 
 def _check_consensus(consensus: Consensus, classifier: CrowdClassifier, ann: Annotations) -> None:
-    """Raise a ValueError unless the consensus is one of this classifier's classes and of these labels."""
+    """Raise a ValueError unless the consensus has the classes of this classifier and belongs to these labels."""
     if consensus.predicted_probabilities is None:
-        raise ValueError("consensus= has no predictions of a classifier; make it with clf.consensus(X, annotations)")
+        raise ValueError("consensus= has no predictions of a classifier; create it with clf.consensus(X, annotations)")
     own = consensus.annotations
     if not np.array_equal(consensus.classes, classifier.classes_):
         differs = f"the classes {format_names(consensus.classes)} instead of {format_names(classifier.classes_)}"
@@ -158,7 +161,8 @@ def _check_consensus(consensus: Consensus, classifier: CrowdClassifier, ann: Ann
     else:
         return
     raise ValueError(
-        f"consensus= does not belong to these annotations: it has {differs}; make it with clf.consensus(X, annotations)"
+        f"consensus= does not belong to these annotations: it has {differs}; create it with clf.consensus(X, "
+        "annotations)"
     )
 
 
@@ -168,7 +172,7 @@ def _label_triples(ann: Annotations) -> set[tuple[int, Any, Any]]:
 
 
 def _split_by_labels(data: ReportData, codes: IntArray) -> list[GoldSet]:
-    """Return two gold sets: items with labels, which may have been used in training, and items without."""
+    """Return two gold sets: items with labels, which may have been used in training, and items without labels."""
     known, labelled = codes >= 0, data.labels_per_item > 0
     parts = (
         ("gold, items with labels", known & labelled, "the model was probably trained on the labels of these items"),

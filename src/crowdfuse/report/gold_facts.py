@@ -1,4 +1,4 @@
-"""Accuracy of consensus and predictions on gold: also with abstention, calibration, and a decision threshold."""
+"""Accuracy of consensus and predictions on gold, calibration, accuracy with abstention, and a decision threshold."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import Answers, ReportData
 
 ABSTENTION_SHARES = np.arange(0, 0.91, 0.05)
-MIN_ITEMS_PER_BIN = 5  # items that a bin of the calibration curve must hold to be shown
-MIN_GOLD_ITEMS = 20  # items with gold below which neither abstention nor calibration is shown
+MIN_ITEMS_PER_BIN = 5  # a bin of the calibration curve is shown if it holds at least this many items
+MIN_GOLD_ITEMS = 20  # abstention and calibration are shown if at least this many items have gold
 N_BINS = 10  # of the calibration curve
 MAX_ROC_POINTS = 100
 
@@ -31,7 +31,7 @@ class GoldSet:
     rows : ndarray of shape (n_gold,)
         Row of each item.
     codes : ndarray of shape (n_gold,)
-        True class of each item, as its position in `classes`.
+        True class of each item, as a position in `classes`.
     training_use : str
         How training used these items, as part of a sentence.
     is_unbiased : bool
@@ -56,7 +56,7 @@ def accuracy_facts(data: ReportData, gold_sets: Sequence[GoldSet]) -> list[dict[
         ):
             known = codes[gold.rows] >= 0
             if name == "consensus":
-                # without labels it is the prediction; if gold was used in training, it is right by definition
+                # without labels, the consensus is the prediction; with training gold, it is always right
                 known &= (data.labels_per_item[gold.rows] > 0) & ~data.has_training_gold[gold.rows]
             accuracies[name] = proportion_with_interval(
                 int((codes[gold.rows] == gold.codes)[known].sum()), int(known.sum())
@@ -81,9 +81,9 @@ def evaluation_rows(answers: Answers, gold_sets: Sequence[GoldSet]) -> tuple[Int
     rows : ndarray of shape (n_rows,)
         Rows with an answer and a known true class.
     codes : ndarray of shape (n_rows,)
-        Their true classes.
+        True class of each chosen row.
     evaluated_on : str
-        Names of the chosen gold sets and how training used them; empty if there are none.
+        Names of the chosen gold sets, and how training used them. Empty if there are no gold sets.
     """
     chosen = [gold for gold in gold_sets if gold.is_unbiased and len(gold.rows)]
     chosen = chosen or [gold for gold in gold_sets if len(gold.rows)]
@@ -97,10 +97,10 @@ def evaluation_rows(answers: Answers, gold_sets: Sequence[GoldSet]) -> tuple[Int
 
 
 def abstention_facts(answers: Answers, rows: IntArray, codes: IntArray, evaluated_on: str) -> dict[str, Any] | None:
-    """Return the accuracy of the answers if the least confident ones are left out.
+    """Return the accuracy of the answers if the least confident answers are left out.
 
-    The result has the accuracy on the remaining items, for several shares of abstention. None if there are fewer than
-    `MIN_GOLD_ITEMS` items.
+    The result has the accuracy on the remaining items, for several shares of left-out items. It is None if there are
+    fewer than `MIN_GOLD_ITEMS` items.
     """
     if len(rows) < MIN_GOLD_ITEMS:
         return None
@@ -128,7 +128,8 @@ def operating_point(
 ) -> dict[str, Any] | None:
     """Return the highest decision threshold that reaches the target sensitivity, with its specificity and precision.
 
-    The threshold is chosen and evaluated on the same items, so the figures are slightly optimistic.
+    The threshold is chosen and evaluated on the same items, so sensitivity, specificity and precision are slightly too
+    high.
 
     Parameters
     ----------
@@ -137,9 +138,9 @@ def operating_point(
     answers : Answers
         Predictions, or consensus, to evaluate.
     rows, codes : ndarray of shape (n_rows,)
-        Rows to evaluate on, and their true classes.
+        Rows used for the evaluation, and the true class of each row.
     evaluated_on : str
-        Description of these rows.
+        Description of these rows, for the report.
     positive : int
         Position of the positive class.
     sensitivity : float

@@ -63,7 +63,7 @@ def render_html(facts: dict[str, Any], previews: dict[int, ItemPreview]) -> str:
 
 
 def format_name(text: Any) -> Markup:
-    """Return a name as escaped HTML that keeps its text direction; a long name is shortened and gets a tooltip.
+    """Return a name as escaped HTML that keeps its text direction. A long name is shortened and gets a tooltip.
 
     >>> format_name("<b>")
     Markup('<bdi>&lt;b&gt;</bdi>')
@@ -76,7 +76,7 @@ def format_name(text: Any) -> Markup:
 
 
 def training_charts(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
-    """Return charts over epochs with their titles: loss of each phase, validation accuracy, score on held-out labels.
+    """Return charts over epochs with titles: the loss of each phase, validation accuracy, held-out log-likelihood.
 
     Each phase has its own loss and therefore its own chart. Charts without values are left out.
 
@@ -125,7 +125,7 @@ def _line_with_band(facts: dict[str, Any] | None, name: str, x: str, y: str) -> 
 
 @cache
 def _environment() -> Environment:
-    """Return the template engine: it escapes everything and refuses undefined names."""
+    """Return the template engine. It escapes everything and raises an error for undefined names."""
     environment = Environment(
         loader=PackageLoader("crowdfuse.report"),
         autoescape=True,

@@ -10,13 +10,13 @@ from crowdfuse.quality.consensus import Consensus
 from crowdfuse.report.number_format import format_confidence, format_percent
 from crowdfuse.report.printable import printable
 
-MAX_OPPOSING_CLASSES = 3  # classes that are named as opposing labels, those with the most labels first
+MAX_OPPOSING_CLASSES = 3  # opposing classes that are listed, the class with the most labels first
 
 
 def explain_item(consensus: Consensus, row: int) -> str | None:
-    """List what speaks for the consensus of an item and what against, if most annotators or the model say otherwise.
+    """List the evidence for and against the consensus of an item, if most annotators or the model disagree with it.
 
-    Every class that an annotator or the model says is named, so that no opposing label is left out.
+    Every class that an annotator or the model gives is listed, so that no opposing label is left out.
 
     Parameters
     ----------
@@ -28,15 +28,15 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
     Returns
     -------
     str or None
-        The explanation. None if the consensus is the most frequent label (or one of them) and the prediction, or if the
-        item has no consensus.
+        The explanation. None if the consensus equals both the prediction and the most frequent label (or one of several
+        equally frequent labels), or if the item has no consensus.
 
     Notes
     -----
-    "Right in 40 % of cases" is about the labels of one class by the annotators who gave it to this item: the mean of
-    the posterior of this class over all labels of this class that these annotators gave. "The final model" is the
-    one whose prediction is shown beside the consensus. "The model trained without this item" is the
-    out-of-fold classifier, which is the one that is part of the consensus.
+    "Right in 40 % of cases" is about one class and the annotators who gave this class to the item. It is the mean, over
+    all their labels of this class, of the posterior probability of the class. "The final model" is the model whose
+    prediction is shown beside the consensus. "The model trained without this item" is the out-of-fold classifier, whose
+    probabilities are part of the consensus.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
 
 
 def share_right(consensus: Consensus, annotators: IntArray, label: int, true: int | None = None) -> float:
-    """Return how often labels of one class by some annotators are right: the mean of the posterior over these labels.
+    """Return how often some annotators' labels of one class are right: the mean posterior over these labels.
 
     Parameters
     ----------
@@ -90,9 +90,10 @@ def share_right(consensus: Consensus, annotators: IntArray, label: int, true: in
     annotators : ndarray of shape (n_selected,)
         Positions of the annotators.
     label : int
-        The class that they said.
+        The class that the annotators gave.
     true : int, default=None
-        The true class. None means `label`; another class gives the share of the labels that should have been `true`.
+        The true class. None means `label`. If it is another class, the result is the share of the labels that should
+        have been this class.
 
     Returns
     -------
@@ -113,9 +114,9 @@ def _labels_part(consensus: Consensus, row: int, label: int) -> str:
 
 
 def _model_part(consensus: Consensus, row: int) -> tuple[int, str]:
-    """Return what the classifier contributed to the consensus of an item: the class, and who says it in words.
+    """Return what the classifier contributed to the consensus of an item: the class, and a clause for the report.
 
-    The contribution is out of fold, and may differ from the prediction of the final model that stands beside it.
+    The contribution is out of fold, so it may differ from the prediction of the final model, which is also shown.
     """
     predicted, part = consensus.predicted_probabilities, consensus.out_of_fold_probabilities
     part = predicted if part is None else part
@@ -127,7 +128,7 @@ def _model_part(consensus: Consensus, row: int) -> tuple[int, str]:
 
 
 def _without_labels(consensus: Consensus, row: int, chosen: int) -> str:
-    """Return why the consensus of an item without labels is not the prediction."""
+    """Return why the consensus of an item without labels differs from the prediction."""
     assert consensus.predicted_codes is not None
     predicted = _name(consensus, int(consensus.predicted_codes[row]))
     return (
@@ -138,7 +139,7 @@ def _without_labels(consensus: Consensus, row: int, chosen: int) -> str:
 
 
 def _model_has_a_say(consensus: Consensus) -> bool:
-    """Return whether there is a classifier that is part of the evidence; with sharpness 0 it is not."""
+    """Return whether a classifier is part of the evidence. If its sharpness is 0, it is not."""
     has_model = consensus.predicted_probabilities is not None
     return has_model and bool(consensus.parameters.get("sharpness", np.array(1.0)) > 0)
 
@@ -159,7 +160,7 @@ def _annotators_who_said(consensus: Consensus, row: int, label: int) -> IntArray
 
 
 def _count_annotators(consensus: Consensus, row: int, some: IntArray) -> str:
-    """Return how many of the annotators of an item these are, in words."""
+    """Return in words which part of an item's annotators these are, such as "2 of 3 annotators"."""
     n_labels = int(consensus.labels_per_item[row])
     if n_labels == 1:
         return "the only annotator"

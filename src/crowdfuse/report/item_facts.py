@@ -55,7 +55,7 @@ def mislabelled_rows(data: ReportData) -> IntArray:
 
 
 def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
-    """Return one item: its labels, consensus, prediction, gold, why they differ, and the method's own fused label.
+    """Return the facts on one item: labels, consensus, prediction, gold, why they differ, and the fused label.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
 
 
 def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
-    """Return the labels that differ from the consensus, those that are most probably wrong first.
+    """Return the labels that differ from the consensus; labels that are most probably wrong come first.
 
     Parameters
     ----------
@@ -135,15 +135,15 @@ def suspicious_facts(data: ReportData, max_labels: int) -> dict[str, Any]:
 
 
 def class_confusion_facts(data: ReportData) -> dict[str, Any]:
-    """Return which classes all annotators together confuse, taking the consensus as the truth.
+    """Return which classes the annotators as a group confuse, if the consensus is taken as the truth.
 
     Returns
     -------
     dict
-        `pairs` are the most frequent pairs of a consensus and another label, with the number of such labels and their
-        share of all labels of items with this consensus. `n_pairs` is the number of all pairs; their labels add up to
-        the labels that differ from the consensus. `matrix` has the shares of all pairs, with axes (consensus, said);
-        with more than 12 classes, it holds the 12 most confused ones.
+        `pairs` are the most frequent pairs of a consensus class and a different label. Each pair has the number of such
+        labels and their share of all labels of items with this consensus. `n_pairs` is the number of all pairs.
+        `matrix` has the shares of all pairs, with axes (consensus, label). If there are more than 12 classes, it holds
+        only the 12 most confused classes.
     """
     ann, K = data.ann, data.ann.n_classes
     cells = data.consensus.consensus_codes[ann.item] * np.int64(K) + ann.label
@@ -176,6 +176,6 @@ def _n_different_labels(data: ReportData) -> IntArray:
 
 
 def _class_with_confidence(data: ReportData, answers: Answers, row: int) -> dict[str, Any] | None:
-    """Return the answer for one item by name, with its confidence; None if it is unknown."""
+    """Return the class that is the answer for one item, by name, with its confidence; None if it is unknown."""
     k = answers.codes[row]
     return None if k < 0 else {"class": printable(data.ann.classes[k]), "confidence": float(answers.confidence[row])}

@@ -13,10 +13,10 @@ from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FittedModel, FloatArray, ReportData
 
-N_PCA_ITEMS = 2_000  # random items that the principal components are fitted on
+N_PCA_ITEMS = 2_000  # the principal components are fitted on this many random items
 MAX_MAP_ITEMS = 10_000
 MAX_FEATURE_VALUES = 50_000_000  # numbers in the feature matrix of the items on the map
-MAP_COLUMNS, MAP_ROWS = 13, 9  # cells of the grid that maps are drawn on
+MAP_COLUMNS, MAP_ROWS = 13, 9  # cells of the grid on which maps are drawn
 MAX_NAMED_CLASSES = 8  # classes whose name is written on the map
 
 
@@ -44,7 +44,7 @@ class ItemMap:
 
 
 def map_items(data: ReportData, wanted: IntArray) -> ItemMap | None:
-    """Place items on a map: a random sample of the labelled items, and the rows in `wanted`.
+    """Place items on a map: the rows in `wanted`, and a random sample of the labelled items.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def map_items(data: ReportData, wanted: IntArray) -> ItemMap | None:
     Returns
     -------
     ItemMap or None
-        The map; None if there is no model, or no labelled item has inputs.
+        The map. None if there is no model, or if no labelled item has inputs.
     """
     if data.model is None:
         return None
@@ -76,7 +76,9 @@ def map_items(data: ReportData, wanted: IntArray) -> ItemMap | None:
     pca = PCA(n_components, random_state=0).fit(features[: len(sample)])
     coordinates = np.zeros((len(features), 2))
     coordinates[:, :n_components] = pca.transform(features)
-    low, high = np.quantile(coordinates[: len(sample)], [0.01, 0.99], axis=0)  # outliers must not shrink the rest
+    low, high = np.quantile(
+        coordinates[: len(sample)], [0.01, 0.99], axis=0
+    )  # so that outliers do not compress the rest of the map
     coordinates = np.clip((coordinates - low) / np.where(high > low, high - low, 1), 0, 1)
     rows = np.concatenate([sample, others])
     order = np.argsort(rows)

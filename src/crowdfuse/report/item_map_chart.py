@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from crowdfuse.report.svg_element import svg_element
 
-NEUTRAL_LIMIT = 0.08  # a cell of a map with a smaller absolute value is neither strong nor weak
+NEUTRAL_LIMIT = 0.08  # cells with a smaller absolute value count as neither strong nor weak
 
 
 def item_map_chart(map_facts: dict[str, Any], cells: Sequence[dict[str, Any]], title: str) -> Markup:

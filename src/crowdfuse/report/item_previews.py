@@ -37,21 +37,21 @@ ItemPreview = dict[str, Any]
 
 
 class TextPreview(NamedTuple):
-    """A text for display, in parts that are highlighted or not.
+    """A text for display, split into parts with and without highlights.
 
     Attributes
     ----------
     beginning : list of tuple of str and int
-        The beginning of the text. The second entry of a part is 1 to 3 if it speaks for the predicted class, -1 to -3
-        if it speaks against it, and else 0.
+        The parts of the beginning of the text. The number of a part is the strength of its highlight: 1 to 3 if the
+        part is evidence for the predicted class, -1 to -3 if it is evidence against this class, and 0 otherwise.
     rest : list of tuple of str and int
-        The rest up to 4,000 characters; it may be empty.
+        The parts of the rest of the text, up to 4,000 characters in total; it may be empty.
     predicted : str or None
-        The predicted class; None if words have no scores.
+        The predicted class; None if the words have no scores.
     words_for : list of str
-        The words that speak most for the predicted class, the strongest first.
+        The words that are the strongest evidence for the predicted class, the strongest first.
     words_against : list of str
-        The words that speak most against it, the strongest first.
+        The words that are the strongest evidence against the predicted class, the strongest first.
     """
 
     beginning: list[tuple[str, int]]
@@ -62,7 +62,7 @@ class TextPreview(NamedTuple):
 
 
 def preview_of_file(path: Path, side: int) -> ItemPreview:
-    """Return a thumbnail of at most `side` pixels per side; if the file cannot be read, its name instead."""
+    """Return a thumbnail of at most `side` pixels per side. If the file cannot be read, return its name instead."""
     try:
         return {"image": _data_uri(open_upright(path, side).convert("RGB"), side)}
     except Exception:  # Pillow's readers raise many kinds of errors on damaged files
@@ -70,7 +70,7 @@ def preview_of_file(path: Path, side: int) -> ItemPreview:
 
 
 def image_file_of(folder: Path, item: str) -> Path | None:
-    """Return the image file of an item, whose id is its path in the folder, with or without the file extension.
+    """Return the image file of an item. Its id is its path in the folder, with or without the file extension.
 
     Return None for an id that points outside the folder, because files there do not belong to the run.
     """
@@ -102,16 +102,16 @@ def previews_of_inputs(
     side : int
         Largest width and height of a thumbnail in pixels.
     feature_names : sequence of str, default=None
-        Names of the columns; the default is "column 0", "column 1" and so on.
+        Names of the columns. By default, "column 0", "column 1" and so on.
     classifier : CrowdClassifier, default=None
-        The fitted classifier. If it reads texts by their words, previews of texts show which of them speak for and
+        The fitted classifier. If it reads texts by their words, previews of texts show which words are evidence for and
         against the predicted class.
 
     Returns
     -------
     list of dict
-        One preview per row. A preview is empty if the inputs are neither images nor texts nor rows of numbers. Encoded
-        inputs have the previews of what they were made from.
+        One preview per row. A preview is empty if the inputs are neither images nor texts nor rows of numbers. For
+        encoded inputs, the preview shows the original text or image.
     """
     if isinstance(inputs, EncodedInputs):
         return previews_of_inputs(inputs.raw, rows, side, classifier=classifier)
@@ -130,7 +130,7 @@ def previews_of_inputs(
 
 
 def _text_previews(texts: Iterable[str], classifier: CrowdClassifier | None) -> list[TextPreview]:
-    """Return the previews of texts, with the words that speak for and against the class that the classifier predicts.
+    """Return the previews of texts, with the words that are evidence for and against the predicted class.
 
     >>> [preview] = _text_previews(["word " * 100], None)
     >>> [len(preview.beginning[0][0]), len(preview.rest[0][0])]
@@ -159,7 +159,7 @@ def _text_preview(text: str, scores: TextScores | None) -> TextPreview:
 
 
 def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
-    """Return rows as RGB images; values that are not bytes are scaled to the range of these rows."""
+    """Return rows as RGB images. If values are not bytes, they are scaled to the range of these rows."""
     pixels = inputs.rows(rows)
     if getattr(inputs.values, "dtype", None) != np.uint8:
         low, high = float(pixels.min()), float(pixels.max())
@@ -169,7 +169,7 @@ def _images(inputs: Inputs, rows: IntArray) -> list[Image.Image]:
 
 
 def _data_uri(image: Image.Image, side: int) -> str:
-    """Return a JPEG data URI of at most `side` pixels per side; small images grow by a whole factor."""
+    """Return a JPEG data URI of at most `side` pixels per side. Small images are enlarged by a whole factor."""
     longest = max(image.size)
     if longest > side:
         image.thumbnail((side, side))

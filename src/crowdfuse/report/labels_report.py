@@ -20,7 +20,7 @@ LIMITATIONS = (
     "There are no inputs. The report has no map of the items, no thumbnails, and no weights of annotators per item; "
     "each annotator is judged by all of their labels together.",
     "There is no model. The report has no training curves and no predictions, and confidence comes from the labels "
-    "alone. With inputs, crowdfuse fit trains a model.",
+    "alone. If you have inputs, train a model with crowdfuse fit.",
 )
 
 
@@ -36,7 +36,7 @@ def report_labels(
     notes: Sequence[str] = (),
     seed: int = 0,
 ) -> Report:
-    """Make a report on labels alone, without inputs or a model.
+    """Create a report on labels alone, without inputs or a model.
 
     An aggregation method computes a consensus label for each item. From the consensus, the report estimates the
     accuracy of each annotator, finds labels that are probably wrong, and lists the items on which annotators disagree.
@@ -45,22 +45,22 @@ def report_labels(
     Parameters
     ----------
     annotations : Annotations or array-like of shape (n_items, n_annotators)
-        The labels. In an array, -1, None or NaN means no label.
+        The labels. In an array, -1, None or NaN means that the label is missing.
     method : str, default="dawid-skene"
         Aggregation method, one of `crowdfuse.aggregation.AGGREGATORS`.
     gold : array-like of shape (n_items,), default=None
         Name of the true class of each item, in the order of `annotations.items`; None if unknown. Gold is used only to
         measure accuracy.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. The lists of ambiguous items and of mislabelled items have up
-        to a third as many.
+        Number of disputed items (items on which annotators disagree) to show, from 1 to 200. The lists of ambiguous
+        items and of mislabelled items are at most a third as long.
     sensitivity : float, default=0.95
-        For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
-        report shows a decision threshold that reaches it.
+        Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
+        that reaches the target. It is used only if there are two classes and gold labels.
     positive : object, default=None
-        For two classes: the positive class. None means the second class.
+        The positive class, if there are two classes. None means the second class.
     title : str, default=None
-        Title of the report. The default names the method.
+        Title of the report. By default, it contains the name of the method.
     notes : sequence of str, default=()
         Sentences to show at the top of the report.
     seed : int, default=0
@@ -69,13 +69,13 @@ def report_labels(
     Returns
     -------
     Report
-        The report; `report.save("report.html")` writes it as HTML, Markdown and JSON.
+        The report. Write it to HTML, Markdown and JSON files with `report.save("report.html")`.
 
     Raises
     ------
     ValueError
-        If `method` is unknown, a setting is out of range, `positive` is not one of two classes, or `gold` holds an
-        unknown class.
+        If `method` is unknown, if a setting is out of range, if `positive` is not one of two classes, or if `gold` has
+        an unknown class.
 
     See Also
     --------

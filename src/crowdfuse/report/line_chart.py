@@ -41,20 +41,20 @@ def line_chart(
     title : str
         Description for screen readers.
     x_range, y_range : tuple of float, default=None
-        Limits of the axes. None uses the range of the points.
+        Limits of the axes. If None, the range of the points.
     bands : sequence of (x, low, high), default=()
         A shaded band behind the lines, from `low` to `high` at each `x`.
     x_percent, y_percent : bool, default=False
         Whether the ticks of the axis are percentages.
     mark : tuple of float, default=None
-        A point to draw a ring around.
+        A point that is marked with a ring.
     diagonal : bool, default=False
         Whether to draw the line y = x.
 
     Returns
     -------
     Markup
-        An SVG element; empty without points.
+        An SVG element; empty if there are no points.
     """
     points = [point for _, line in series for point in line] + [(at, end) for at, *ends in bands for end in ends]
     if not points:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a Markdown table; characters that would break it or become HTML are escaped.
+    """Return a Markdown table. Characters that would break the table or become HTML are escaped.
 
     Parameters
     ----------

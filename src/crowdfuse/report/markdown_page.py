@@ -93,7 +93,7 @@ def escape_markdown(value: Any) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table whose cells are escaped, or "None." without rows."""
+    """Return a table whose cells are escaped, or "None." if there are no rows."""
     lines = [[escape_markdown(value) for value in row] for row in rows]
     if not lines:
         return "None."
@@ -112,7 +112,7 @@ def _sentence_list(sentences: Iterable[Sentence]) -> str:
 
 
 def _titled_list(title: str, lines: Sequence[str]) -> list[str]:
-    """Return a title and a list, or nothing without lines."""
+    """Return a title and a list; empty if there are no lines."""
     return [f"**{title}**", "\n".join(f"- {escape_markdown(line)}" for line in lines)] if lines else []
 
 

@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 
 def format_percent(share: float | None, digits: int = 1) -> str:
-    """Return a share in percent, or a dash if it is unknown; halves are rounded up, as in JavaScript.
+    """Return a share in percent, or a dash if it is unknown. Halves are rounded up, as in JavaScript.
 
     >>> format_percent(0.5), format_percent(0.125, 0), format_percent(None)
     ('50.0 %', '13 %', '—')

@@ -181,14 +181,14 @@ def annotator_accuracy(names: Sequence[str], estimated: Sequence[float], true: S
 
 
 def weights_by_correctness(names: Sequence[str], inside: Sequence[float], outside: Sequence[float]) -> Figure:
-    """Plot the mean weight of each annotator on items where they are weak and on all others.
+    """Plot the mean weight of each annotator on items where the annotator is weak and on all other items.
 
     Parameters
     ----------
     names : sequence of str
         Names of the annotators.
     inside : sequence of float
-        Mean weight of each annotator on items where they are weak.
+        Mean weight of each annotator on items where the annotator is weak.
     outside : sequence of float
         Mean weight of each annotator on the other items.
 
@@ -332,7 +332,7 @@ def accuracy_curves(
 ) -> Figure:
     """Plot test accuracy over the values of a parameter, one line per method.
 
-    Error bars are the standard deviation over seeds; thin dotted lines are the paper's results.
+    Error bars are the standard deviation over seeds. Thin dotted lines are the paper's results.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ def accuracy_curves(
     title : str
         Title of the figure.
     is_logarithmic : bool, default=False
-        Whether the x axis is logarithmic. A value of 0 is then drawn to the left of the smallest positive value.
+        Whether the x axis is logarithmic. If so, a value of 0 is drawn to the left of the smallest positive value.
     papers_best : float, default=None
         Value of the parameter that the paper found best. A vertical line marks it.
 
@@ -468,7 +468,7 @@ def paired_differences(panels: Mapping[str, Mapping[str, tuple[float, float, flo
 def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
     """Plot test accuracy over epsilon, one line per method, with the standard deviation over seeds.
 
-    Epsilon is the distance from an annotator's weakness image within which the simulated annotator is wrong.
+    A simulated annotator is wrong on all items within the distance epsilon of its weakness image.
 
     Parameters
     ----------
@@ -494,12 +494,12 @@ def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]
 def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotators: Sequence[Any]) -> Figure:
     """Plot the confusion matrices of one item, one panel per annotator.
 
-    With up to ten classes, each cell shows its value in percent.
+    If there are at most ten classes, each cell shows its value in percent.
 
     Parameters
     ----------
     matrices : array-like of shape (n_annotators, n_classes, n_classes)
-        Matrices with axes (annotator, true, said), such as `clf.confusion_matrices(X)[n]`.
+        Matrices with axes (annotator, true class, label), such as `clf.confusion_matrices(X)[n]`.
     classes : sequence
         Names of the classes.
     annotators : sequence
@@ -523,8 +523,8 @@ def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotator
     n_classes = len(classes)
     if matrices.shape != (len(annotators), n_classes, n_classes):
         raise ValueError(
-            "matrices must have shape (n_annotators, n_classes, n_classes), which is "
-            f"{(len(annotators), n_classes, n_classes)} for these names, got {matrices.shape}"
+            "matrices must have shape (n_annotators, n_classes, n_classes), here "
+            f"{(len(annotators), n_classes, n_classes)}, got {matrices.shape}"
         )
     columns = min(4, len(annotators))
     n_rows = -(-len(annotators) // columns)
@@ -577,8 +577,8 @@ def weight_maps(coordinates: NDArray[Any], weights: NDArray[Any], annotators: Se
     coordinates, weights = np.asarray(coordinates, np.float64), np.asarray(weights, np.float64)
     if coordinates.shape != (len(weights), 2) or weights.shape[1:] != (len(annotators),):
         raise ValueError(
-            f"coordinates must have shape (n_items, 2) and weights (n_items, {len(annotators)}), one column per "
-            f"annotator, got {coordinates.shape} and {weights.shape}"
+            f"coordinates must have shape (n_items, 2), and weights must have shape (n_items, {len(annotators)}), "
+            f"with one column per annotator; got {coordinates.shape} and {weights.shape}"
         )
     columns = min(4, len(annotators))
     n_rows = -(-len(annotators) // columns)
@@ -655,5 +655,5 @@ def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *
 
 
 def plain_text(name: Any) -> str:
-    """Return a name with dollar signs escaped, which matplotlib would read as mathematics."""
+    """Return a name with escaped dollar signs, because matplotlib would read them as mathematics."""
     return str(name).replace("$", r"\$")

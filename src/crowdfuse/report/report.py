@@ -18,30 +18,30 @@ REPORT_MARKER = "crowdfuse report"  # in the first bytes of each file of a repor
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report:
-    """A report on labels and, if there is one, the model trained on them.
+    """A report on labels and, if there is a model, on the model that was trained on them.
 
-    Made by `clf.report` and `crowdfuse.report_labels`. In a notebook, the report is displayed as a page.
+    Create it with `clf.report` or `crowdfuse.report_labels`. In a notebook, the report is displayed as a page.
 
     Parameters
     ----------
     facts : dict
         All numbers and texts of the report, as `to_json` writes them.
     previews : dict of int to dict
-        Preview of each item shown, by row: a thumbnail or its most unusual features. Previews appear in the HTML page
-        only.
+        Preview of each shown item, by row: its thumbnail, its text, or its most unusual features. Previews appear only
+        in the HTML page.
 
     Attributes
     ----------
     facts : dict
-        All numbers and texts of the report. The keys are snake_case; unknown values are None or NaN (`null` in JSON).
-        The main entries are `data`, `training`, `accuracy`, `annotators`, `annotator_details`, `class_confusion`,
-        `disputed`, `ambiguous`, `mislabelled` and `suspicious`.
+        All numbers and texts of the report. Unknown values are None or NaN (`null` in JSON). The main entries are
+        `data`, `training`, `accuracy`, `annotators`, `annotator_details`, `class_confusion`, `disputed`, `ambiguous`,
+        `mislabelled` and `suspicious`.
     previews : dict of int to dict
-        Preview of each item shown, by row.
+        Preview of each shown item, by row.
 
     See Also
     --------
-    crowdfuse.report_labels : Report on labels without inputs or a model.
+    crowdfuse.report_labels : Creates a report on labels without inputs or a model.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Report:
         ValueError
             If `path` does not end in `.html`.
         FileExistsError
-            If one of the three files exists, is not an earlier report, and `overwrite` is False.
+            If one of the three files exists and is not an earlier report, and `overwrite` is False.
         IsADirectoryError
             If one of the three paths is a folder.
         """
@@ -135,7 +135,7 @@ class Report:
 
 
 def report_files(path: Path) -> tuple[Path, Path, Path]:
-    """Return the HTML, Markdown and JSON files that a report named `path` is written to.
+    """Return the paths of the HTML, Markdown and JSON files of a report.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ def report_files(path: Path) -> tuple[Path, Path, Path]:
     """
     if path.suffix.lower() != ".html":
         raise ValueError(
-            f"{path}: the name of a report must end in .html, such as report.html (.md and .json are written "
-            "next to it)"
+            f"{path}: the name of a report must end in .html, such as report.html (the .md and .json files are "
+            "written next to it)"
         )
     return path, path.with_suffix(".md"), path.with_suffix(".json")
 
@@ -179,10 +179,10 @@ def refuse_overwriting(path: Path, *, force: bool) -> None:
     IsADirectoryError
         If `path` is a folder.
     FileExistsError
-        If `path` exists, is not an earlier report, and `force` is False.
+        If `path` exists and is not an earlier report, and `force` is False.
     """
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name a file to write")
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file")
     if not path.exists() or force:
         return
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The data of a report: the consensus, and what the method itself computes (fused labels, weights)."""
+"""The data of a report: the consensus, and the fused labels and weights that the method itself computes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from crowdfuse.quality.consensus import Consensus
 
 FloatArray = NDArray[np.float64]
 
-PROBABILITY_TOLERANCE = 1e-3  # largest difference between the same probability computed on two machines
-WEIGHT_TOLERANCE = 1e-3  # largest distance from an even share at which a relative weight counts as even
-N_WEIGHT_CHECK_ITEMS = 20  # items on which weights are compared, to see whether they depend on the item
+PROBABILITY_TOLERANCE = (
+    1e-3  # probabilities with a smaller difference count as equal: two machines may round differently
+)
+WEIGHT_TOLERANCE = 1e-3  # a relative weight that differs less from 1 counts as equal weight
+N_WEIGHT_CHECK_ITEMS = 20  # weights are compared on this many items, to find out whether they depend on the item
 
 
 class FittedModel(NamedTuple):
@@ -31,7 +33,7 @@ class FittedModel(NamedTuple):
     classifier : CrowdClassifier
         The fitted classifier.
     inputs : Inputs
-        Inputs of those items that have inputs.
+        Inputs of the items that have inputs.
     input_rows : ndarray of shape (n_items,)
         For each item, its row in `inputs`; -1 if its input is missing.
     """
@@ -41,19 +43,19 @@ class FittedModel(NamedTuple):
     input_rows: IntArray
 
     def take(self, rows: IntArray) -> Inputs:
-        """Return the inputs of the given items; every one of them must have an input."""
+        """Return the inputs of the given items. Each of these items must have an input."""
         return self.inputs.take(self.input_rows[rows])
 
 
 class Answers(NamedTuple):
-    """One class per item; -1 and NaN stand for unknown.
+    """One class per item, with its probability. -1 and NaN stand for unknown.
 
     Attributes
     ----------
     codes : ndarray of shape (n_items,)
-        The class, as its position in the classes.
+        The class, as a position in the list of classes.
     confidence : ndarray of shape (n_items,)
-        Its probability.
+        The probability of this class.
     """
 
     codes: IntArray
@@ -64,8 +66,8 @@ class Answers(NamedTuple):
 class ReportData:
     """Everything a report needs to know about each item and label.
 
-    Answers, confidences, accuracies and confusion matrices come from `consensus`. The fused labels and weights are
-    ingredients of the method, which need the model and the inputs.
+    Answers, confidences, accuracies and confusion matrices come from `consensus`. The fused labels and weights come
+    from the method itself. They require the model and the inputs.
 
     Attributes
     ----------
@@ -74,13 +76,14 @@ class ReportData:
     has_training_gold : ndarray of shape (n_items,)
         Whether a gold label of the item was used in training. If so, the gold label is the consensus.
     fused : Answers or None, default=None
-        Most probable class of the method's own fused label. None without a model.
+        Most probable class of the fused label, the soft label on which the method itself is trained. None if there is
+        no model.
     weights : ndarray of shape (n_labels,) or None, default=None
-        Weight of each label in the fused label of its item, NaN if the item has no input. None without a model.
+        Weight of each label in the fused label of its item; NaN if the item has no input. None if there is no model.
     weights_vary : bool, default=False
         Whether the weight of an annotator depends on the item.
     model : FittedModel or None, default=None
-        The classifier with its inputs; None if one of them is missing.
+        The classifier with its inputs; None if the classifier or the inputs are missing.
     """
 
     consensus: Consensus
@@ -102,7 +105,7 @@ class ReportData:
 
     @property
     def predictions(self) -> Answers:
-        """Class that the classifier predicts from the input alone, with its probability; unknown without one."""
+        """Class that the classifier predicts from the input alone, with its probability; unknown if it is missing."""
         probabilities = self.consensus.predicted_probabilities
         if probabilities is None:
             n_items = len(self.consensus.items)
@@ -120,23 +123,23 @@ class ReportData:
         Returns
         -------
         ndarray of shape (n_labels,) or None
-            1 means the same weight as if all labels of the item weighed the same; 2 means twice as much. NaN where the
-            input is missing.
+            1 means the same weight as if all labels of the item had equal weights; 2 means twice this weight. NaN where
+            the input is missing.
         """
         return None if self.weights is None else relative_weights(self.weights, self.ann)
 
 
 def relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArray | None:
-    """Return weights of labels times the number of labels of the item, shape (n_labels,); None if all are 1."""
+    """Return the weight of each label times the number of labels of its item, shape (n_labels,); None if all are 1."""
     relative: FloatArray = weights.astype(np.float64) * np.diff(ann.indptr)[ann.item]
     return relative if (np.abs(relative - 1) > WEIGHT_TOLERANCE).any() else None
 
 
 def mean_relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArray | None:
-    """Return the mean weight of each annotator relative to an even share, NaN where unknown; None if all are even.
+    """Return the mean weight of each annotator relative to equal weights; None if all weights are equal.
 
-    The mean is over the annotator's labels on items with at least two labels: the only label of an item has all the
-    weight, which says nothing about the annotator.
+    The mean is over the annotator's labels on items with at least two labels. The only label of an item always has all
+    the weight, so it says nothing about the annotator.
 
     Parameters
     ----------
@@ -148,7 +151,8 @@ def mean_relative_weights(weights: NDArray[np.float32], ann: Annotations) -> Flo
     Returns
     -------
     ndarray of shape (n_annotators,) or None
-        1 means the same weight as if all labels of an item weighed the same; 2 means twice as much.
+        1 means the same weight as if all labels of an item had equal weights; 2 means twice this weight. NaN where
+        unknown.
     """
     relative = relative_weights(weights, ann)
     if relative is None:
@@ -190,12 +194,12 @@ def add_model(
     inputs : Inputs
         The inputs.
     input_rows : ndarray of shape (n_items,), default=None
-        For each item, its row in `inputs`; -1 if its input is missing. None: row i of `inputs` is item i.
+        For each item, its row in `inputs`; -1 if its input is missing. None means that row i of `inputs` is item i.
 
     Returns
     -------
     ReportData
-        The extended data; `data` itself if no item has an input.
+        The extended data. If no item has an input, `data` itself.
     """
     consensus, ann = data.consensus, data.ann
     input_rows = np.arange(len(consensus.items)) if input_rows is None else input_rows
@@ -207,7 +211,9 @@ def add_model(
     probabilities = np.zeros((ann.n_items, ann.n_classes), np.float32)
     probabilities[rows] = np.nan_to_num(found.fused_labels)
     is_gold = data.has_training_gold & (input_rows >= 0)
-    probabilities[is_gold] = consensus.class_probabilities[is_gold]  # the method trains on gold instead
+    probabilities[is_gold] = consensus.class_probabilities[
+        is_gold
+    ]  # for these items, the method is trained on gold instead of the fused label
     known = probabilities.any(1)
     weights = np.full(ann.n_labels, np.nan, np.float32)
     weights[input_rows[ann.item] >= 0] = found.annotator_weights
@@ -224,7 +230,7 @@ def add_model(
 def rows_with_unchanged_inputs(
     data: ReportData, classifier: CrowdClassifier, inputs: Inputs, input_rows: IntArray
 ) -> IntArray:
-    """Return `input_rows` with -1 for items whose prediction is not the recorded one, because their input has changed.
+    """Return `input_rows` with -1 for items whose prediction differs from the recorded one: their input has changed.
 
     Parameters
     ----------
@@ -251,7 +257,7 @@ def rows_with_unchanged_inputs(
 
 
 def consensus_of_aggregate(ann: Annotations, aggregate: Aggregate) -> Consensus:
-    """Return the result of an aggregation method as a Consensus, with Wilson's interval of each accuracy.
+    """Return the result of an aggregation method as a `Consensus`, with Wilson's interval of each accuracy.
 
     Parameters
     ----------

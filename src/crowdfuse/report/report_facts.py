@@ -34,7 +34,7 @@ from crowdfuse.report.report import REPORT_MARKER, Report
 from crowdfuse.report.report_data import ReportData
 
 MAX_LISTED_ITEMS = 200  # keeps the page small enough to load and read
-MAX_PREVIEW_BYTES = 1_000_000  # of all thumbnails together: half of a page of 2 MB
+MAX_PREVIEW_BYTES = 1_000_000  # limit for all thumbnails together: half of a page of 2 MB
 MAX_CLASS_ROWS = 40  # classes in the table of class frequencies
 
 
@@ -54,8 +54,8 @@ def make_report(
 ) -> Report:
     """Compute all figures of a report.
 
-    Exactly one of `training` and `aggregation` is given. With `training`, the predictions of the model are evaluated on
-    gold labels. With `aggregation`, the consensus is.
+    Exactly one of `training` and `aggregation` is given. If `training` is given, the predictions of the model are
+    evaluated on gold labels. If `aggregation` is given, the consensus is evaluated instead.
 
     Parameters
     ----------
@@ -66,21 +66,22 @@ def make_report(
     gold_sets : sequence of GoldSet
         Items whose true class is known.
     make_previews : callable
-        Function of two arguments, rows and thumbnail size in pixels per side, that returns the preview of each row.
+        Function that takes rows and the thumbnail size in pixels per side, and returns the preview of each row.
     notes : sequence of str, default=()
         Sentences to show at the top of the report.
     limitations : sequence of str, default=()
-        Sentences that say what the report cannot show, and why; those of the consensus come before them.
+        Sentences that say what the report cannot show, and why. In the report, the limitations of the consensus come
+        first.
     aggregation : dict, default=None
         For a report on labels alone: the aggregation method, its iterations, and whether it converged.
     n_items : int, default=30
-        Number of disputed items to show, from 1 to 200. The lists of ambiguous items and of mislabelled items have up
-        to a third as many.
+        Number of disputed items (items on which annotators disagree) to show, from 1 to 200. The lists of ambiguous
+        items and of mislabelled items are at most a third as long.
     sensitivity : float, default=0.95
-        For two classes with gold labels: target sensitivity (recall of the positive class), above 0 and at most 1. The
-        report shows a decision threshold that reaches it.
+        Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
+        that reaches the target. It is used only if there are two classes and gold labels.
     positive : object, default=None
-        For two classes: the positive class. None means the second class.
+        The positive class, if there are two classes. None means the second class.
     title : str, default="Report"
         Title of the report.
 
@@ -91,7 +92,7 @@ def make_report(
     Raises
     ------
     ValueError
-        If `n_items` or `sensitivity` is out of range, or `positive` is not one of two classes.
+        If `n_items` or `sensitivity` is out of range, or if `positive` is not one of two classes.
     """
     check_settings(n_items, sensitivity)
     positive_code = _positive_code(data, positive)
@@ -154,7 +155,7 @@ def check_settings(n_items: int, sensitivity: float) -> None:
     Raises
     ------
     ValueError
-        If one of them is out of range.
+        If a setting is out of range.
     """
     if isinstance(n_items, bool) or not isinstance(n_items, int) or not 1 <= n_items <= MAX_LISTED_ITEMS:
         raise ValueError(
@@ -189,7 +190,7 @@ def data_facts(data: ReportData) -> dict[str, Any]:
 
 
 def _positive_code(data: ReportData, positive: Any) -> int | None:
-    """Return the position of the positive class, by default the second of two; None if there are more classes."""
+    """Return the position of the positive class, by default the second of two; None if there are more than two."""
     classes = data.ann.classes
     if positive is None:
         return 1 if len(classes) == 2 else None
@@ -200,7 +201,10 @@ def _positive_code(data: ReportData, positive: Any) -> int | None:
             "choose one of them"
         )
     if len(classes) != 2:
-        raise ValueError(f"a positive class needs exactly two classes, but there are {len(classes)}; do not set it")
+        raise ValueError(
+            f"a positive class can be set only if there are exactly two classes, but there are {len(classes)}; leave "
+            "it out"
+        )
     return code
 
 

@@ -33,7 +33,7 @@ def gold_use_sentence(training: dict[str, Any]) -> str:
 
 
 def _consensus_and_model_accuracy(facts: dict[str, Any]) -> list[Sentence]:
-    """Return the accuracy of the consensus and of the model, each on its largest unbiased gold set, or why not."""
+    """Return the accuracy of consensus and model, each on its largest unbiased gold set, or why it is unknown."""
     sentences: list[Sentence] = []
     for name, subject in (("consensus", "The consensus"), ("predicted", "The model")):
         gold_sets = [gold for gold in facts["accuracy"] if gold["is_unbiased"] and gold[name]["n"]]
@@ -71,7 +71,7 @@ def _accuracy_with_interval(accuracy: dict[str, Any]) -> str:
 
 
 def _annotator_extremes(facts: dict[str, Any]) -> list[Sentence]:
-    """Return who is most and least accurate by the ends of the intervals, if these do not overlap."""
+    """Return the most and the least accurate annotator by the ends of their intervals, if these do not overlap."""
     rows = [row for row in facts["annotators"]["rows"] if row["accuracy"]["value"] is not None]
     if len(rows) < 2:
         return []

@@ -1,4 +1,4 @@
-"""The SVG element that all charts of the report are drawn in."""
+"""The SVG element that holds each chart of the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 
 def svg_element(width: float, height: float, title: str, parts: Sequence[str], kind: str) -> Markup:
-    """Return an SVG element; all text in `parts` must be escaped already."""
+    """Return an SVG element. All text in `parts` must already be escaped."""
     return Markup(
         f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(title)}">'
         + "".join(parts)

@@ -12,7 +12,7 @@ from crowdfuse.review.session import read_gold_rows
 from crowdfuse.runs.folder import SUMMARY_FILE, read_json_object
 
 MAX_LISTED_CHANGES = 50  # per list
-MIN_ACCURACY_CHANGE = 0.0005  # smaller changes are invisible, since accuracies are shown with one decimal of a percent
+MIN_ACCURACY_CHANGE = 0.0005  # smaller changes are not listed, because accuracies are shown in percent with one decimal
 
 
 def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
@@ -28,21 +28,21 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
     Returns
     -------
     changes : dict of str to Any
-        A "pair" below is a list [before, after]. The keys are:
+        A pair is a list [before, after]. The keys are:
 
         - `n_items`: number of items of the run.
         - `n_settled`: number of items whose class a reviewer decided.
         - `n_test_items`: number of test items.
-        - `test_accuracy`: pair of accuracies on the test items, both None without test items.
-        - `n_agreeing["consensus"]`: pair of numbers of settled items whose consensus is the class that the reviewer
+        - `test_accuracy`: pair of accuracies on the test items. Both are None if there are no test items.
+        - `n_agreeing["consensus"]`: pair of counts: settled items whose consensus is the class that the reviewer chose.
+        - `n_agreeing["predicted"]`: pair of counts: settled items whose prediction is the class that the reviewer
           chose.
-        - `n_agreeing["predicted"]`: pair of numbers of settled items whose prediction is the class that the reviewer
-          chose.
-        - `consensus`: items whose consensus changed. `n_changed` is their number. `rows` lists the first 50, items
-          that are not settled first, each with the keys item, before, after and settled (the reviewer's class or None).
+        - `consensus`: items whose consensus changed. `n_changed` is their number. `rows` lists 50 of them, where items
+          that are not settled come first. The keys of a row are item, before, after and settled (the reviewer's class
+          or None).
         - `predicted`: items whose prediction changed, in the same form as `consensus`.
         - `annotators`: annotators whose accuracy changed. `n_changed` is their number, out of `n_annotators`. `rows`
-          lists the 50 largest changes, each with the keys annotator, before and after.
+          lists the 50 largest changes. The keys of a row are annotator, before and after.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
 
 
 def _by_item(result: Consensus, codes: Any) -> dict[str, str]:
-    """Return the names of the classes with these codes, by item; nothing if there are no codes."""
+    """Return the names of the classes with these codes, by item; empty if there are no codes."""
     if codes is None:
         return {}
     names = ids_to_strings(result.classes)[codes]

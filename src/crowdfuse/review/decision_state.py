@@ -11,7 +11,7 @@ from crowdfuse.review.ledger import LedgerEntry
 
 @dataclass
 class DecisionState:
-    """The current decision on each item: the last ledger line about the item that has not been undone.
+    """The current decision on each item: the last line about the item in the ledger that has not been undone.
 
     The ledger is the file of all decisions; see `Ledger`.
 
@@ -20,8 +20,8 @@ class DecisionState:
     n_lines : int, default=0
         Number of lines of the ledger that have been applied.
     version : dict of str to int, default={}
-        For each item, the number of the last ledger line about it. It changes with every decision, skip and undo. With
-        it, the review page detects that the item on the screen is outdated.
+        For each item, the number of the last ledger line about it. The number changes with every decision, skip and
+        undo, so the review page can detect that the item on the screen is outdated.
 
     Examples
     --------

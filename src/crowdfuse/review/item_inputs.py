@@ -22,6 +22,7 @@ from crowdfuse.io.features import LoadedInputs, read_features, read_image
 from crowdfuse.io.gold import column_beside
 from crowdfuse.io.image_files import ImageFiles
 from crowdfuse.io.images import find_images, image_names, open_upright, unreadable_message
+from crowdfuse.io.picture_folder import read_picture_folder
 from crowdfuse.io.texts import Texts
 from crowdfuse.report.word_highlights import highlighted_parts, list_words
 from crowdfuse.review.run_folder import RunFolder
@@ -35,7 +36,7 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NoPictureError(LookupError):
-    """Raised if an item has no picture; the message says why."""
+    """Error: an item has no picture. The message says why."""
 
 
 class ItemInputs:
@@ -51,13 +52,14 @@ class ItemInputs:
     notes : list of str
         Messages for the reviewer about inputs that are missing or have changed.
     folder : Path or None
-        The folder of images; None if the inputs are not images in a folder.
+        The folder of images that the model reads; None if the inputs are not images in a folder.
     """
 
     def __init__(self, run: RunFolder) -> None:
         self.run = run
         self.notes: list[str] = []
         self.folder: Path | None = None
+        self._files: list[Path] | None = None  # the image of each item; the model may read features of it instead
         self._loaded: LoadedInputs | None = None
         self._scores: dict[int, TextScores | None] = {}
         self._lock = threading.Lock()
@@ -72,6 +74,8 @@ class ItemInputs:
                 self.notes.append(f"{missing:,} of {len(self._files):,} images are not in {path}")
         else:
             self._load_features(path)
+            pictures = read_picture_folder(path)
+            self._files = None if pictures is None else _find_files(pictures, run.items)
         self._classifier = self._load_model()
 
     def describe(self, index: int) -> dict[str, Any]:
@@ -91,8 +95,8 @@ class ItemInputs:
             predicted class), and the lists `words_for` and `words_against` it. If words have no scores, `predicted` is
             None. "missing" has `reason`.
         """
-        if self.folder is not None:
-            file = self._files[index]
+        file = self._image_file(index)
+        if file is not None:
             return {"kind": "image", "file": _printable_path(file), "exists": file.is_file()}
         row = self._row(index)
         if self._loaded is None or row is None:
@@ -122,7 +126,7 @@ class ItemInputs:
         return description["kind"] == "image" and bool(description["exists"])
 
     def picture(self, index: int) -> tuple[bytes, str]:
-        """Return the image of an item, re-encoded so that any browser can show it.
+        """Return the image of an item, encoded again so that any browser can show it.
 
         The original file is never sent.
 
@@ -143,8 +147,8 @@ class ItemInputs:
         NoPictureError
             If the item has no image, or its file does not exist or cannot be read.
         """
-        if self.folder is not None:
-            file = self._files[index]
+        file = self._image_file(index)
+        if file is not None:
             if not file.is_file():
                 raise NoPictureError(f"{_printable_path(file)} does not exist")
             try:
@@ -186,12 +190,20 @@ class ItemInputs:
             return None
         try:
             with self._lock, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about annotators without labels in training; the run has noted it
+                warnings.simplefilter(
+                    "ignore"
+                )  # the warning is about annotators without labels in training; the notes of the run say so already
                 labels = self.run.consensus.annotations[self.run.rows[index : index + 1]]
                 weights = self._classifier.annotator_weights(x, labels, sparse=True)
-        except ValueError:  # the inputs no longer have the shape that the model was trained on
+        except ValueError:  # the inputs no longer have the shape of the training inputs
             return None
         return [float(value) for value in weights.data]
+
+    def _image_file(self, index: int) -> Path | None:
+        """Return the image file of an item. None if the model reads features and there is no image of the item."""
+        if self._files is None or (self.folder is None and not self._files[index].is_file()):
+            return None
+        return self._files[index]
 
     def _model_input(self, index: int) -> Any:
         """Return the input of an item as an array or as inputs of one row; None if it cannot be read."""
@@ -201,6 +213,7 @@ class ItemInputs:
                 return self._loaded.inputs.take(self._rows[index : index + 1])
             return None if row is None else Texts([row]) if isinstance(row, str) else row[None]
         assert self._classifier is not None
+        assert self._files is not None
         if self._classifier.encoder_ is not None:
             return ImageFiles([self._files[index]], DEFAULT_IMAGE_SIZE)
         try:
@@ -209,7 +222,7 @@ class ItemInputs:
             return None
 
     def _row(self, index: int) -> Any:
-        """Return the text of an item, or its values as a dense array; None without values."""
+        """Return the text of an item, or its values as a dense array; None if it has no values."""
         if self._loaded is None or self._rows[index] < 0:
             return None
         with self._lock:
@@ -258,7 +271,10 @@ class ItemInputs:
             self.notes.append(f"the inputs cannot be read ({error}), so only names and labels of items are shown")
             return
         if self._loaded.fingerprint() != run.hashes.get("inputs"):
-            self.notes.append(f"{path} has changed since the run: the values shown may differ from those in training")
+            self.notes.append(
+                f"{path} has changed since the run was fitted, so the values shown may differ from the values in "
+                "training"
+            )
 
     def _load_model(self) -> CrowdClassifier | None:
         """Return the model of the run; None, with a note, if it cannot be loaded."""
@@ -268,7 +284,7 @@ class ItemInputs:
             self.notes.append(f"the model cannot be loaded ({error}), so weights are not shown")
             return None
         if hasattr(classifier, "feature_names_in_"):
-            # the columns are already in the right order, so scikit-learn need not warn that the array has no names
+            # the columns are already in the right order, so scikit-learn's warning about missing names is not needed
             del classifier.feature_names_in_
         return classifier
 
@@ -303,7 +319,7 @@ def _is_picture(row: NDArray[Any]) -> bool:
 
 
 def _as_image(row: NDArray[Any]) -> Image.Image:
-    """Return values as an image; values that are not bytes are scaled so that the range is black to white."""
+    """Return values as an image. Values that are not bytes are scaled: the lowest is black, the highest white."""
     if row.dtype != np.uint8:
         low, high = float(row.min()), float(row.max())
         row = ((row - low) * (255 / (high - low) if high > low else 0)).astype(np.uint8)

@@ -1,9 +1,9 @@
-"""The ledger: an append-only file with one line per decision, whose lines are chained by hashes.
+"""The ledger: an append-only file with one line per decision. The lines are chained by hashes.
 
-Each line is a JSON object that contains the hash of the previous line and ends with the hash of itself. Editing,
-removing, inserting or swapping lines therefore breaks the chain, and the next reader raises an error. Removing lines at
-the end cannot be detected from the file alone. To detect this too, note the last hash, which `crowdfuse review
---export` prints.
+Each line is a JSON object that contains the hash of the previous line and, at its end, its own hash. If lines are
+edited, removed, inserted or swapped, the chain is broken, and the next reader raises an error. If lines are removed at
+the end, the file alone does not show it. To detect this, too, note the last hash, which `crowdfuse review --export`
+prints.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LedgerEntry = dict[str, Any]
 
 
 class LedgerError(ValueError):
-    """Raised if the ledger file was edited, shortened or removed; the message names the line."""
+    """Error: the ledger file was edited, shortened or removed. The message has the number of the line."""
 
 
 class Ledger:
@@ -50,8 +50,8 @@ class Ledger:
     Attributes
     ----------
     torn_bytes : int
-        Length in bytes of an incomplete last line that a crash left behind; 0 if there is none. This decision was never
-        confirmed to the reviewer. The next decision overwrites the line.
+        Length in bytes of an incomplete last line that a crash left behind; 0 if there is no such line. The reviewer
+        never got a confirmation for the decision in this line. The next decision overwrites the line.
 
     Examples
     --------
@@ -77,12 +77,12 @@ class Ledger:
         return self._last
 
     def entries(self, *, from_start: bool = False) -> list[LedgerEntry]:
-        """Return all lines. Lines added since the last call are read and checked first.
+        """Return all lines. Before that, lines that were added since the last call are read and checked.
 
         Parameters
         ----------
         from_start : bool, default=False
-            Whether to read and check all lines again, not just the added ones.
+            Whether to read and check all lines again, not only the added lines.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class Ledger:
             return list(self._known)
 
     def append(self, compose: Callable[[list[LedgerEntry]], LedgerEntry]) -> LedgerEntry:
-        """Append a line to the file, and return it when it is safely on disk. An incomplete last line is removed first.
+        """Append a line to the file, and return it when it is on disk. An incomplete last line is removed first.
 
         Parameters
         ----------
@@ -122,7 +122,7 @@ class Ledger:
         LedgerError
             If the file was edited, shortened or removed.
         OSError
-            If the line cannot be written; the entry is then not part of the ledger.
+            If the line cannot be written. In this case, the entry is not part of the ledger.
         """
         with self._lock:
             is_new = not self.path.exists()
@@ -147,7 +147,7 @@ class Ledger:
                 return self._known[-1]
 
     def _write(self, file: int, text: bytes) -> None:
-        """Write a line to disk after the lines read so far; if that fails, remove any part of it."""
+        """Write a line to disk after the lines read so far. If this fails, remove what was written of the line."""
         try:
             os.ftruncate(file, self._end)
             os.lseek(file, self._end, os.SEEK_SET)
@@ -158,7 +158,7 @@ class Ledger:
         except OSError as error:
             os.ftruncate(file, self._end)
             raise OSError(
-                f"{self.path}: the decision is not saved ({error}); solve this problem, then decide again"
+                f"{self.path}: the decision was not saved ({error}); solve this problem, then decide again"
             ) from error
 
     def _forget(self) -> None:
@@ -216,7 +216,7 @@ def _encode_line(entry: LedgerEntry) -> tuple[bytes, str]:
 
 @contextmanager
 def _locked(path: Path, flags: int) -> Iterator[int]:
-    """Open the file under a lock that excludes other processes; a killed process loses its lock."""
+    """Open the file under a lock that excludes other processes. If a process is killed, its lock is released."""
     try:
         file = os.open(path, flags | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0), 0o644)
     except PermissionError as error:

@@ -1,4 +1,4 @@
-"""Refit: train a run again with the decisions as gold labels, in a separate process, into a new folder."""
+"""Refit: train a run again with the reviewers' decisions as gold labels, in a separate process and a new folder."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class Refit:
         Raises
         ------
         ValueError
-            If a refit is already running, no item is settled, or a file that the run read is missing or has changed.
+            If a refit is already running, if no item is settled, or if a file of the run is missing or has changed.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is None:
-                raise ValueError(f"a refit is running already, into {self._out}; wait until it ends")
+                raise ValueError(f"a refit is already running and writes to {self._out}; wait until it ends")
             self._refuse_changed()
             rows, _ = read_gold_rows(self.run.path)
             if not rows:
@@ -92,10 +92,13 @@ class Refit:
         Returns
         -------
         status : dict of str to Any
-            The key `state` is "none", "running", "failed" or "done". The other keys depend on it. "none" (no refit so
-            far) has no other keys; "running" has `out`, `message` and `progress` (finished epochs as a share of the
-            epochs of all trainings; None before the first epoch); "failed" has `out` and `message`; "done" has `out`
-            and `changes` (see `compare_run_folders`).
+            The key `state` is "none", "running", "failed" or "done". The other keys depend on `state`:
+
+            - "none" (there was no refit so far): no other keys.
+            - "running": `out`, `message` and `progress`, the share of training runs that are finished, or None if no
+              training run is finished.
+            - "failed": `out` and `message`.
+            - "done": `out` and `changes` (see `compare_run_folders`).
         """
         with self._lock:
             if self._process is not None and self._out is not None:
@@ -142,7 +145,7 @@ def read_progress(lines: list[str]) -> dict[str, Any]:
     The model is trained first, then one more model per fold of the cross-fitting.
 
     >>> read_progress(["network: mlp", "training 2 of 5 finished: gated, fold 1 of 4, 40 epochs, loss 0.5, 3 s"])
-    {'message': '2 of 5 trainings are finished', 'progress': 0.4}
+    {'message': '2 of 5 training runs are finished', 'progress': 0.4}
     >>> read_progress([])
     {'message': 'reading the files', 'progress': None}
     """
@@ -150,7 +153,10 @@ def read_progress(lines: list[str]) -> dict[str, Any]:
     if not matches:
         return {"message": lines[-1] if lines else "reading the files", "progress": None}
     n_done, n_trainings = map(int, matches[-1].groups())
-    return {"message": f"{n_done} of {n_trainings} trainings are finished", "progress": round(n_done / n_trainings, 4)}
+    return {
+        "message": f"{n_done} of {n_trainings} training runs are finished",
+        "progress": round(n_done / n_trainings, 4),
+    }
 
 
 def list_refits(run: Path) -> list[Path]:
@@ -170,20 +176,20 @@ def next_refit_folder(run: Path) -> Path:
 
 
 def _refit_number(run: Path, path: Path) -> int:
-    """Return the number of the refit that a folder or gold file belongs to, 0 for other files."""
+    """Return the number of the refit to which a folder or gold file belongs; 0 for other files."""
     match = re.fullmatch(re.escape(run.name) + r"-refit-([1-9]\d*)(-gold\.csv)?", path.name)
     return int(match[1]) if match else 0
 
 
 def _relative(path: Path) -> str:
-    """Return a path relative to the current folder if it is below it."""
+    """Return the path relative to the current folder, if it is inside this folder."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def job_with_gold(run: RunFolder, rows: list[tuple[str, str]], out: Path) -> Job:
     """Return the job of a refit, and write its gold labels (the decisions) to a file beside `out`.
 
-    Gold labels that the run was trained on are kept, unless a decision replaces them.
+    Gold labels that were already used for training are kept, unless a decision replaces them.
     """
     job = run.job
     paths = {name: str(resolve_job_path(run.path, str(path)).resolve()) for name, path in job.files().items()}

@@ -1,4 +1,4 @@
-"""The process of a refit, `python -m crowdfuse.review.refit_process`: reads a job from standard input, and runs it."""
+"""The process of a refit, `python -m crowdfuse.review.refit_process`: read a job from standard input and run it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from crowdfuse import runs
 
 
 def main() -> int:
-    """Run the job from standard input and return the exit code; an error is the last line of standard error."""
+    """Run the job from standard input and return the exit code. If it fails, the error is the last line of stderr."""
     request = json.load(sys.stdin)
     try:
         runs.start(runs.Job.from_json(request["job"]), Path(request["out"]), force=False, verbose=1)

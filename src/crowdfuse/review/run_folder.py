@@ -1,4 +1,4 @@
-"""Read a run folder for review: its consensus, and the items to review, the least confident first."""
+"""Read a run folder for review: its consensus, and the items to review, with the lowest confidence first."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class RunFolder:
     consensus : Consensus
         The consensus of the run with its labels, for all items.
     rows : ndarray of shape (n_review_items,)
-        The items to review, as positions in `consensus.items`, the least confident first. Items without labels and
-        items with gold labels are left out.
+        The items to review, as positions in `consensus.items`, with the lowest confidence first. Items without labels
+        and items with gold labels are left out.
     items : list of str
         Names of the items to review, in the order of `rows`.
     classes : list of str
@@ -80,7 +80,7 @@ def read_run(path: Path) -> RunFolder:
     Parameters
     ----------
     path : Path
-        The run folder of `crowdfuse fit`.
+        The run folder, written by `crowdfuse fit`.
 
     Returns
     -------
@@ -94,12 +94,14 @@ def read_run(path: Path) -> RunFolder:
     RunFormatError
         If the folder was written by a version of crowdfuse with a different folder format.
     ValueError
-        If the run is not finished, or a file in it is missing or damaged.
+        If the run is not finished, or if one of its files is missing or damaged.
     """
     if not path.is_dir():
-        raise FileNotFoundError(f"{path}: no such run folder; crowdfuse fit makes one")
+        raise FileNotFoundError(f"{path}: no such run folder; create a run folder with crowdfuse fit")
     if not (path / RUN_SETTINGS_FILE).exists():
-        raise FileNotFoundError(f"{path} has no {RUN_SETTINGS_FILE}: it is not a run folder; crowdfuse fit makes one")
+        raise FileNotFoundError(
+            f"{path} has no {RUN_SETTINGS_FILE}, so it is not a run folder; create a run folder with crowdfuse fit"
+        )
     job, hashes = read_job(path)
     if not is_finished(path):
         raise ValueError(f"{path} is not finished; finish it with crowdfuse fit --resume {path}, then review it")
@@ -154,12 +156,14 @@ def _held_out_items(run: Path, job: Job, items: set[str], notes: list[str]) -> s
         path = resolve_job_path(run, str(file))
         try:
             ids, _ = read_gold_beside_labels(path, job.reading)
-            if items.isdisjoint(ids_to_strings(ids).tolist()):  # the file names its items by their texts
+            if items.isdisjoint(ids_to_strings(ids).tolist()):  # the file identifies its items by their texts
                 loaded = read_job_inputs(_with_found_inputs(run, job))
                 rows = rows_of_gold(ids, loaded)
                 ids = loaded.items[rows[rows >= 0]]
         except (OSError, ValueError) as error:
-            notes.append(f"the gold labels in {path} cannot be read ({error}), so their items are shown for review too")
+            notes.append(
+                f"the gold labels in {path} cannot be read ({error}), so their items are shown for review, too"
+            )
             continue
         known |= set(ids_to_strings(ids).tolist())
     return known

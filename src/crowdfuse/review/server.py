@@ -2,7 +2,7 @@
 
 It listens on 127.0.0.1 only. It accepts only requests addressed to 127.0.0.1 or localhost (protection against DNS
 rebinding), and only requests from its own pages (protection against cross-site requests). Requests that change
-something need a token, which is new at every start.
+something must carry a token, which is new at every start.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ModuleNotFoundError as error:
     raise ValueError(
-        f"crowdfuse review needs {error.name}, which is not installed: pip install 'crowdfuse[web]'"
+        f"crowdfuse review requires {error.name}, which is not installed. Install it with: pip install 'crowdfuse[web]'"
     ) from error
 
 HOST = "127.0.0.1"
@@ -50,7 +50,7 @@ MEDIA_TYPES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg":
 
 
 class BadRequestError(ValueError):
-    """Raised if a request is malformed; the message says what is wrong."""
+    """Error: a request is malformed. The message says what is wrong."""
 
 
 def make_app(session: ReviewSession, refit: Refit, port: int, token: str) -> ASGIApp:
@@ -217,7 +217,7 @@ def serve(session: ReviewSession, refit: Refit, port: int, echo: Callable[[str],
 
 @contextmanager
 def _listening(port: int) -> Iterator[socket.socket]:
-    """Yield a socket that listens on this port, or on the next free one."""
+    """Yield a socket that listens on this port, or on the next free port."""
     for candidate in range(port, min(port + MAX_PORT_TRIES, 65536)):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         if sys.platform != "win32":  # on Windows this option would let two servers share a port
@@ -231,7 +231,9 @@ def _listening(port: int) -> Iterator[socket.socket]:
         with listener:
             yield listener
         return
-    raise OSError(f"no port from {port} to {min(port + MAX_PORT_TRIES, 65536) - 1} is free; choose another with --port")
+    raise OSError(
+        f"no port from {port} to {min(port + MAX_PORT_TRIES, 65536) - 1} is free; choose another port with --port"
+    )
 
 
 # ---- reading requests ------------------------------------------------------------------------

@@ -31,7 +31,7 @@ CLASS_KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one key per class; s and u a
 
 
 class RefusedError(ValueError):
-    """Raised if a decision is refused because the item changed after it was shown; the message says how."""
+    """Error: a decision is refused because the item changed after it was shown. The message says how it changed."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,14 @@ class ItemFilter:
     Parameters
     ----------
     disputed : bool, default=True
-        Whether to select only items on which an annotator or the prediction disagrees with the consensus.
+        Whether to select only disputed items: items on which an annotator or the prediction disagrees with the
+        consensus.
     annotator : int, default=None
-        Select only items that this annotator labelled, given as a position in `ReviewSession.annotator_names`.
+        Position of an annotator in `ReviewSession.annotator_names`. If given, only items with a label by this annotator
+        are selected.
     label : int, default=None
-        Select only items that an annotator labelled with this class, or whose consensus or prediction is this class.
-        Given as a position in `RunFolder.classes`.
+        Position of a class in `RunFolder.classes`. If given, an item is selected only if its consensus, its prediction
+        or one of its labels is this class.
     """
 
     disputed: bool = True
@@ -90,7 +92,7 @@ class ReviewSession:
         self.decision_state()
 
     def about(self) -> dict[str, Any]:
-        """Return the facts that stay the same during the session: classes with their keyboard keys, annotators, notes.
+        """Return the facts that do not change during the session: classes with their keyboard keys, annotators, notes.
 
         Returns
         -------
@@ -117,7 +119,7 @@ class ReviewSession:
         }
 
     def decision_state(self) -> DecisionState:
-        """Return the decisions that are valid now, including those of other tabs and processes.
+        """Return the decisions that are valid now, including decisions in other tabs and processes.
 
         Returns
         -------
@@ -134,14 +136,14 @@ class ReviewSession:
         item_filter : ItemFilter
             Which items are shown.
         at : int, default=None
-            Position of an item to show, unless it is already settled. None shows the next item that is not settled.
+            Position of the item to show. If None, or if this item is already settled, the next item that is not settled
+            is shown.
 
         Returns
         -------
         view : dict of str to Any
             Keys: n_ledger_lines, item (None if all selected items are settled), next_image, n_items, n_settled,
-            n_skipped, n_decisions (in the whole run, including items that the filter leaves out), last_decision,
-            torn_bytes.
+            n_skipped, n_decisions (in the whole run, not only for the selected items), last_decision, torn_bytes.
         """
         with self._lock:
             state, order = self.decision_state(), self._cached_order(item_filter)
@@ -179,7 +181,7 @@ class ReviewSession:
         version : int
             Version of the item when it was shown to the reviewer, as returned by `view`.
         item_filter : ItemFilter
-            The filter in use; recorded with the decision.
+            The filter in use. It is recorded with the decision.
 
         Returns
         -------
@@ -195,7 +197,7 @@ class ReviewSession:
         return self._append(index, decision, facts_hash, version, item_filter)
 
     def skip(self, index: int, *, facts_hash: str, version: int, item_filter: ItemFilter) -> LedgerEntry:
-        """Skip an item: it is shown again after all other items that are not settled.
+        """Skip an item. It is shown again after all other items that are not settled.
 
         Parameters
         ----------
@@ -206,7 +208,7 @@ class ReviewSession:
         version : int
             Version of the item when it was shown to the reviewer, as returned by `view`.
         item_filter : ItemFilter
-            The filter in use; recorded with the decision.
+            The filter in use. It is recorded with the decision.
 
         Returns
         -------
@@ -221,7 +223,7 @@ class ReviewSession:
         return self._append(index, {"action": "skip"}, facts_hash, version, item_filter)
 
     def undo(self, line: int) -> LedgerEntry:
-        """Undo a decision or a skip. The undone line stays in the ledger; a new line records the undo.
+        """Undo a decision or a skip. The undone line stays in the ledger. A new line records the undo.
 
         Parameters
         ----------
@@ -236,7 +238,7 @@ class ReviewSession:
         Raises
         ------
         RefusedError
-            If the line was already undone, or a later decision on the item replaced it.
+            If the line does not exist or was already undone, or if a later decision on the item replaced it.
         """
 
         def compose(entries: list[LedgerEntry]) -> LedgerEntry:
@@ -269,12 +271,12 @@ class ReviewSession:
         Returns
         -------
         position : int or None
-            The position; None if the item is not among those to review.
+            The position; None if the item is not among the items to review.
         """
         return self._position.get(item)
 
     def facts(self, index: int) -> dict[str, Any]:
-        """Return all facts that the page shows about an item; they are saved with the reviewer's decision.
+        """Return all facts that the page shows about an item. They are saved with the reviewer's decision.
 
         Parameters
         ----------
@@ -284,11 +286,12 @@ class ReviewSession:
         Returns
         -------
         facts : dict of str to Any
-            Keys: rank, consensus, confidence, predicted and predicted_confidence (both None without a classifier),
-            explanation (why the consensus differs from the votes or from the prediction; None if it equals both),
-            label_counts, labels, input. `label_counts` has the keys label, n_labels and probability for each class with
-            labels, the most frequent first. Each of the `labels` has the keys annotator, label, accuracy, accuracy_low,
-            accuracy_high (all three None if unknown), weight (None if unknown) and suspicion.
+            Keys: rank, consensus, confidence, predicted and predicted_confidence (both None if there is no classifier),
+            explanation (why the consensus differs from the majority vote or from the prediction; None if it equals
+            both), label_counts, labels, input. `label_counts` has the keys label, n_labels and probability for each
+            class with labels, the most frequent class first. `labels` has one entry per label, with the keys annotator,
+            label, accuracy, accuracy_low, accuracy_high (all three None if unknown), weight (None if unknown) and
+            suspicion.
         """
         return self._cached_facts(index) | {"input": self.item_inputs.describe(index)}
 
@@ -303,9 +306,9 @@ class ReviewSession:
             if state.version.get(item, 0) != version:
                 entry = state.decision_on(item)
                 if entry is not None and entry["action"] == "settle":
-                    raise RefusedError(f"{item} was settled meanwhile, as {entry['label']}, by {entry['who']}")
+                    raise RefusedError(f"meanwhile, {entry['who']} settled {item} as {entry['label']}")
                 raise RefusedError(
-                    f"{item} was skipped or undone in another tab meanwhile; look at the item again, then decide"
+                    f"meanwhile, {item} was skipped or undone in another tab; look at the item again, then decide"
                 )
             facts = self.facts(index)
             if hash_facts(facts) != facts_hash:
@@ -330,7 +333,7 @@ class ReviewSession:
         return {"disputed": item_filter.disputed, "annotator": annotator, "class": label}
 
     def _state_after(self, entries: list[LedgerEntry]) -> DecisionState:
-        """Return the state after all these lines; only new lines are applied."""
+        """Return the state after all these lines. Only the new lines are applied, to the previous state."""
         if len(entries) > self._state.n_lines:
             self._state.apply(entries[self._state.n_lines :])
         return self._state
@@ -358,7 +361,7 @@ class ReviewSession:
         return has_label[self.run.rows]
 
     def _item(self, index: int, state: DecisionState) -> dict[str, Any]:
-        """Return an item with its facts, and what a decision on it must send back."""
+        """Return an item with its facts, and with the values that a decision on it must send back."""
         facts = self.facts(index)
         item = self.run.items[index]
         version = state.version.get(item, 0)
@@ -388,7 +391,7 @@ class ReviewSession:
         }
 
     def _labels(self, index: int) -> list[dict[str, Any]]:
-        """Return the labels of an item, the one with the largest weight first, or else the most accurate annotator."""
+        """Return the labels of an item by descending weight or, without weights, by accuracy of the annotator."""
         run, result, ann = self.run, self.run.consensus, self.run.consensus.annotations
         weights = self.item_inputs.weights(index)
         start, end = ann.indptr[run.rows[index]], ann.indptr[run.rows[index] + 1]
@@ -480,5 +483,5 @@ def assign_keys(classes: Sequence[str]) -> Sequence[str | None]:
 
 
 def _known(value: float | None) -> float | None:
-    """Return a number as float; None if it is unknown. Not rounded: the page rounds what it shows, and only once."""
+    """Return a number as float; None if it is unknown. It is not rounded, because the page rounds it for display."""
     return None if value is None or math.isnan(value) else float(value)

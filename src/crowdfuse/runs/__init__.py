@@ -1,4 +1,4 @@
-"""Work on a user's own files: fit into a run folder, resume, predict, report, compare methods, embed images."""
+"""Work on a user's own files: fit, resume and predict in run folders, report, compare methods, embed images."""
 
 from __future__ import annotations
 

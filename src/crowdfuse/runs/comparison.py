@@ -34,7 +34,7 @@ from crowdfuse.runs.job_data import JobData, read_job_data
 from crowdfuse.training.loop import UnfitDataError
 
 MAX_SINGLE_ANNOTATORS = 5  # with more annotators, single-annotator is left out by default
-MIN_TEST_ITEMS = 100  # with fewer gold items without annotator labels, the test set also gets labelled items
+MIN_TEST_ITEMS = 100  # if fewer gold items than this have no annotator labels, labelled items are added to the test set
 ADVICE_FOR_SETTING = {
     "random_state": "use --seeds",
     "annotator": "the method single-annotator is trained once per annotator",
@@ -61,7 +61,7 @@ class Split:
 class Comparison:
     """A comparison of methods on the data of a job. The data has already been read and checked.
 
-    The object is callable: given a run and a checkpoint folder, it trains the classifier of that run and returns the
+    The object is callable: it takes a run and a checkpoint folder, trains the classifier of the run, and returns the
     results.
 
     Parameters
@@ -73,7 +73,7 @@ class Comparison:
         The content of the files.
     test_share : float
         Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. It is used
-        only if there are fewer than 100 gold items without annotator labels; see `Comparison.split`.
+        only if fewer than 100 gold items have no annotator labels; see `Comparison.split`.
 
     See Also
     --------
@@ -101,16 +101,17 @@ class Comparison:
 
     @cached_property
     def unlabelled_gold(self) -> NDArray[np.int64]:
-        """Row numbers of the items that have a gold label but no annotator labels; all are test items."""
+        """Row numbers of the items that have a gold label but no annotator labels. All of them are test items."""
         gold = np.zeros(0, np.int64) if self.data.gold is None else self.data.gold[0]
         return np.setdiff1d(gold, self.labelled)
 
     def split(self, seed: int) -> Split:
         """Split the rows into a training set and a test set.
 
-        The test set consists of the items that have a gold label but no annotator labels. If these are fewer than 100,
-        items with both a gold label and annotator labels are added: a random share of `test_share`, which is then left
-        out of training. Without a gold file, the test set is a random `test_share` of all labelled items.
+        If there is a gold file, the test set consists of the items that have a gold label but no annotator labels. If
+        these are fewer than 100, a random share (`test_share`) of the items with both kinds of labels is moved from
+        training to the test set. If there is no gold file, the test set is a random share (`test_share`) of all
+        labelled items.
 
         Parameters
         ----------
@@ -134,8 +135,8 @@ class Comparison:
         train = np.setdiff1d(self.labelled, test)
         if not len(test) or not len(train):
             raise ValueError(
-                f"--test-share {self.test_share:g} of {format_count(len(pool), 'item')} leaves no items to "
-                f"{'train' if len(test) else 'test'} on; choose another share"
+                f"--test-share {self.test_share:g} of {format_count(len(pool), 'item')} leaves no items for "
+                f"{'training' if len(test) else 'testing'}; choose another share"
             )
         return Split(train, test)
 
@@ -167,8 +168,8 @@ class Comparison:
             "method is scored by the probability (%) that it gives to each label of these items, given the item and "
             "its other labels. The score is the geometric mean over all labels. Where annotators disagree, no method "
             "reaches 100",
-            "without gold labels, mistakes that all annotators make together cannot be detected. Gold labels (--gold) "
-            "of 100 items show differences of 10 points; those of 1,000 items show differences of 3",
+            "without gold labels, mistakes that all annotators make together cannot be detected. Gold labels "
+            "(--gold) of 100 items show differences of 10 points; gold labels of 1,000 items show differences of 3",
         ]
 
     def _gold_notes(self, n_test: int, methods: Sequence[str]) -> list[str]:
@@ -200,9 +201,9 @@ class Comparison:
         Returns
         -------
         baselines : list of Baseline
-            The first baseline predicts the most frequent class of the training labels for every item. With gold, a
-            second one is the majority vote of the labels of each test item; it has no results if the test items have no
-            labels.
+            The first baseline predicts the most frequent class of the training labels for every item. If there are gold
+            labels, the second baseline is the majority vote of each test item's labels. It has no results if no test
+            item has labels.
         """
         ann = self.data.train_annotations
         frequent, votes = [], []
@@ -223,7 +224,7 @@ class Comparison:
         methods : sequence of str
             Names of the methods. The method single-annotator gets one run per annotator and seed.
         seeds : sequence of int
-            Seeds. Each one seeds both the split and the training.
+            Seeds. Each seed is used for the split and for the training.
 
         Returns
         -------
@@ -232,8 +233,8 @@ class Comparison:
         Raises
         ------
         ValueError
-            If a method or a setting is unknown, or if the job sets `random_state` or `annotator`; the comparison sets
-            these two itself.
+            If a method or a setting is unknown, or if the job sets `random_state` or `annotator`, because the
+            comparison itself sets these two.
         """
         for name, advice in ADVICE_FOR_SETTING.items():
             if name in self.job.settings:
@@ -264,7 +265,7 @@ class Comparison:
         }
 
     def check_cells(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
-        """Prepare every run without training it, so that errors appear before any training starts.
+        """Prepare every run without training, so that errors appear before any training starts.
 
         Runs that cannot be trained are left out: single-annotator runs of annotators without labels in the training
         set, and runs of methods that cannot learn from these labels.
@@ -279,19 +280,19 @@ class Comparison:
         cells : list of Cell
             The runs that can be trained.
         remarks : list of str
-            One sentence per method or annotator that is left out, with the reason.
+            One sentence for each method or annotator that is left out, with the reason.
 
         Raises
         ------
         ValueError
-            If no run can be trained, or a setting is invalid.
+            If no run can be trained, or if a setting is invalid.
         """
         left_out = {}
         for cell in {cell.row: cell for cell in cells}.values():
             training = self._training_set(cell.run)
             annotator = cell.run["settings"].get("annotator")
             if annotator is not None and not training["y"].select_annotator(annotator).n_labels:
-                left_out[cell.row] = f"{annotator} has no label among the items to train on"
+                left_out[cell.row] = f"{annotator} has no label on the training items"
                 continue
             try:
                 self._classifier(cell.run, None).prepare(**training)
@@ -359,15 +360,16 @@ class Comparison:
         gold = self.data.gold_by_row()
         if gold is None:
             raise ValueError(
-                "the method true-label trains on gold labels, but there are none; give a file of gold labels with "
-                "--gold, or remove true-label from --methods"
+                "the method true-label is trained on gold labels, but there are none; pass a file of gold labels "
+                "with --gold, or remove true-label from --methods"
             )
         return gold
 
     def _classifier(self, run: RunSpec, checkpoint: Path | None) -> CrowdClassifier:
         """Return the classifier of a run, not fitted."""
         settings = run["settings"] | {"random_state": run["seed"]}
-        return make_classifier(replace(self.job, method=run["method"], settings=settings), checkpoint)
+        folds = settings.pop("folds", self.job.folds)  # of a method that cross-fits itself; a job has a field for it
+        return make_classifier(replace(self.job, method=run["method"], settings=settings, folds=folds), checkpoint)
 
     def _training_set(self, run: RunSpec) -> dict[str, Any]:
         """Return the arguments of `fit`: inputs and labels of the training rows, and gold labels for true-label."""
@@ -379,8 +381,8 @@ class Comparison:
         rows = np.flatnonzero(gold != None)  # noqa: E711 (an array of objects)
         if not len(rows):
             raise ValueError(
-                "the method true-label trains on gold labels, but all of them are used for testing; remove true-label "
-                "from --methods, or add gold labels of items that annotators have labelled"
+                "the method true-label is trained on gold labels, but all gold labels are used for testing; remove "
+                "true-label from --methods, or add gold labels of items that annotators have labelled"
             )
         return {"X": X.take(rows), "y": ann[rows], "gold": gold[rows]}
 
@@ -400,7 +402,7 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
         testing.
     test_share : float
         Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. It is used
-        only if there are fewer than 100 gold items without annotator labels; see `Comparison.split`.
+        only if fewer than 100 gold items have no annotator labels; see `Comparison.split`.
 
     Returns
     -------
@@ -413,7 +415,7 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
     """
     data = read_job_data(job)
     encoder = make_encoder(job.settings.get("encoder", "auto"), data.loaded.inputs)
-    if isinstance(encoder, FrozenEncoder):  # it learns nothing, so all runs can share its result
+    if isinstance(encoder, FrozenEncoder):  # a frozen encoder learns nothing, so all runs can share its result
         inputs = encode_inputs(encoder.fit(data.loaded.inputs), data.loaded.inputs)
         data = replace(data, loaded=replace(data.loaded, inputs=inputs))
     return Comparison(job, data, test_share)
@@ -432,17 +434,17 @@ def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
     methods : list of str
         Names of the methods.
     remarks : list of str
-        One sentence per method that is left out, with the reason.
+        One sentence for each method that is left out, with the reason.
     """
     n_annotators, left_out = comparison.data.train_annotations.n_annotators, {}
     if n_annotators > MAX_SINGLE_ANNOTATORS:
         left_out["single-annotator"] = (
-            f"it would train one classifier for each of the {n_annotators:,} annotators; to include it, name it in "
+            f"it would train one classifier for each of the {n_annotators:,} annotators; to include it, list it in "
             "--methods"
         )
     if comparison.data.gold is None:
         left_out["true-label"] = "there are no gold labels"
     elif not len(np.setdiff1d(comparison.data.gold[0], comparison.split(0).test)):
-        left_out["true-label"] = "all gold labels are used for testing, and none are left to train on"
+        left_out["true-label"] = "all gold labels are used for testing, and none are left for training"
     remarks = [f"{method} is left out: {reason}" for method, reason in left_out.items()]
     return [method for method in ESTIMATORS if method not in left_out], remarks

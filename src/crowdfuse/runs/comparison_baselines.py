@@ -32,7 +32,7 @@ class Baseline:
 
 
 def class_frequencies(ann: Annotations) -> NDArray[np.float64]:
-    """Return the share of each class among the labels, with one label added per class so that none is 0.
+    """Return the share of each class among the labels. One label is added per class, so that no share is 0.
 
     Parameters
     ----------
@@ -54,16 +54,16 @@ def class_frequencies(ann: Annotations) -> NDArray[np.float64]:
 
 
 def score_most_frequent_class(train: Annotations, test: Annotations, gold: IntArray | None) -> dict[str, float]:
-    """Return the figures of always predicting the most frequent class of the training labels.
+    """Return the scores of always predicting the most frequent class of the training labels.
 
-    Its class probabilities are the frequencies of the classes in the training labels.
+    The class probabilities of this prediction are the frequencies of the classes in the training labels.
 
     Parameters
     ----------
     train, test : Annotations
         The labels of the training items and of the test items.
     gold : ndarray of shape (n_test_items,) or None
-        True class numbers of the test items; None scores by their labels.
+        True class numbers of the test items. If None, predictions are scored by the labels of the test items.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def score_most_frequent_class(train: Annotations, test: Annotations, gold: IntAr
 
 
 def score_vote(test: Annotations, gold: IntArray, seed: int) -> dict[str, float]:
-    """Return the figures of the majority vote on the labels of the test items that have labels.
+    """Return the scores of the majority vote, on the test items that have labels.
 
     Parameters
     ----------

@@ -39,14 +39,14 @@ def write_comparison(
 
 
 def best_method(table: Table) -> str:
-    """Return the method with the highest mean. Methods that failed a sanity check, and the upper bound, come last."""
+    """Return the method with the highest mean. The upper bound and methods that failed a sanity check come last."""
     rivals = [row for row in table.rows if row != UPPER_BOUND] or table.rows
     refused = failed_checks(table)
     return max(rivals, key=lambda row: (row not in refused, table.entries[row, ""].mean))
 
 
 def failed_checks(table: Table) -> dict[str, str]:
-    """Return the sanity checks that failed in any run of a method, as text by method; there are none with gold."""
+    """Return, by method, the sanity checks that failed in any run, as text; empty if runs are scored by gold."""
     found = {}
     for (row, *_), record in table.records.items():
         if record.result.get("failed_checks"):
@@ -144,7 +144,7 @@ def _recommend(table: Table) -> str:
 
 
 def _judge_baseline(table: Table, metric: str, baselines: Sequence[Baseline], n_items: int) -> list[str]:
-    """Return a sentence if no method beats the most frequent class, or none does clearly; nothing otherwise."""
+    """Return a sentence if no method is better, or clearly better, than always predicting the most frequent class."""
     floor = next((one.scores.get(metric) for one in baselines if one.name == MOST_FREQUENT), None)
     if floor is None:
         return []
@@ -179,7 +179,7 @@ def _table_cells(table: Table, metric: str, baselines: Sequence[Baseline]) -> tu
 
 
 def _standard_error(table: Table, row: str, metric: str, n_items: int) -> float | None:
-    """Return the standard error of the mean of a row in points, over items with gold and over seeds without."""
+    """Return the standard error of the mean of a row in points: over items if there is gold, else over seeds."""
     entry = table.entries[row, ""]
     if metric == GOLD_METRIC:
         return standard_error(entry.mean, n_items)

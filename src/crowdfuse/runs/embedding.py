@@ -18,6 +18,7 @@ from crowdfuse.encoders.frozen_network import IMAGENET_MEAN, IMAGENET_STD, Froze
 from crowdfuse.io.files import atomic_file, refuse_existing
 from crowdfuse.io.image_files import ImageFiles, find_unreadable
 from crowdfuse.io.images import check_image_folder, find_images, image_names
+from crowdfuse.io.picture_folder import PICTURE_FOLDER_ARRAY, relative_picture_folder
 from crowdfuse.labels.ids import format_count, format_count_with_verb, format_names
 from crowdfuse.training.progress import make_progress_bar, print_message
 from crowdfuse.training.recipes import DEVICES
@@ -58,12 +59,13 @@ def embed(
 ) -> EmbeddingSummary:
     """Compute features of all images below a folder, and write them to an `.npz` file.
 
-    The file holds three arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
-    folder) and `short_names` (the same paths without file extension). Labels whose item ids are image paths, with or
-    without extension, therefore match the features.
+    The file holds four arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
+    folder), `short_names` (the same paths without file extension) and `image_folder` (the path of the folder relative
+    to the file). Labels whose item ids are image paths, with or without extension, therefore match the features, and
+    report and review page of a run on the features show the images.
 
-    All files are first read once, so that errors appear before any feature is computed. Images are decoded batch by
-    batch and never held in memory all at once.
+    All files are first read once, so that errors appear before any feature is computed. Images are decoded in batches,
+    so they need not all fit into memory.
 
     Parameters
     ----------
@@ -72,29 +74,30 @@ def embed(
     out : Path
         The `.npz` file to write.
     backbone : torch.nn.Module or callable
-        A network, or a function without arguments that returns one. The network maps N images, an array of shape (N, 3,
-        image_size, image_size), to features of shape (N, D), where D is the number of features per image. Features of
-        shape (N, D, H, W), with height H and width W, are averaged over H and W. The network is put into evaluation
-        mode and moved to the device.
+        A network, or a function without arguments that returns a network. The network maps N images, as a tensor of
+        shape (N, 3, image_size, image_size), to features of shape (N, D), where D is the number of features per image.
+        Features of shape (N, D, H, W), with height H and width W, are averaged over H and W. The network is put into
+        evaluation mode and moved to the device.
     image_size : int, default=224
-        The central square of each image is cropped and resized to this many pixels per side.
+        Each image is cropped to its central square and resized to this many pixels per side.
     mean : sequence of float, default=(0.485, 0.456, 0.406)
         Mean to subtract from the pixel values, which range from 0 to 1: one number, or one for each of red, green and
         blue.
     std : sequence of float, default=(0.229, 0.224, 0.225)
-        Standard deviation to divide by after subtracting the mean: one number, or one for each of red, green and blue.
+        Standard deviation: after the mean is subtracted, pixel values are divided by it. One number, or one for each of
+        red, green and blue.
     batch_size : int, default=64
         Number of images per batch.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
-        Device that computes the features. "auto" chooses the same device as training.
+        Device that computes the features. "auto" chooses the device that training would use.
     workers : int, default=0
-        Number of processes that decode images. 0 decodes in the main process.
+        Number of processes that decode images. If 0, the main process decodes them.
     on_unreadable : {"error", "skip"}, default="error"
         What to do if files cannot be read: raise an error, or leave them out.
     force : bool, default=False
         Whether to replace `out` if it exists.
     verbose : int, default=0
-        Whether to show progress.
+        Whether to show progress: 0 (no) or 1 (yes).
 
     Returns
     -------
@@ -108,8 +111,8 @@ def embed(
     FileExistsError
         If `out` exists and `force` is false.
     ValueError
-        If an option is invalid, an image cannot be read, or the output of the backbone does not have shape (N, D) or
-        (N, D, H, W).
+        If an option is invalid, if an image cannot be read, or if the output of the backbone does not have shape (N, D)
+        or (N, D, H, W).
 
     Examples
     --------
@@ -144,7 +147,9 @@ def embed(
         names, short_names = image_names(folder, [paths[row] for row in rows])
         X = _compute_features(frozen, files.take(rows), names, n_features, batch_size, verbose)
         with temporary.open("wb") as file:
-            np.savez(file, X=X, items=names.astype(str), short_names=short_names.astype(str))
+            arrays = {"X": X, "items": names.astype(str), "short_names": short_names.astype(str)}
+            arrays[PICTURE_FOLDER_ARRAY] = np.array(relative_picture_folder(folder, out))
+            np.savez(file, allow_pickle=False, **arrays)
     return EmbeddingSummary(len(X), n_features, left_out)
 
 
@@ -154,7 +159,7 @@ def _compute_features(
     """Return the features of all images, of shape (n_images, n_features)."""
     X = np.empty((len(files), n_features), np.float32)
     rows = np.arange(len(files))
-    # the last batch, which may be shorter, is computed first: a network that cannot handle it fails at once
+    # the last batch, which may be shorter, is computed first: if the network cannot handle it, the error comes at once
     batches = [rows[start : start + batch_size] for start in reversed(range(0, len(files), batch_size))]
     with make_progress_bar(verbose) as progress, closing(files.stream(batches)) as blocks:
         task = progress.add_task("embedding", total=len(files))
@@ -195,9 +200,9 @@ def _readable_rows(
 def _refuse_output(out: Path, force: bool) -> None:
     """Raise an error if the features cannot be written to `out`."""
     if out.suffix.lower() != ".npz":
-        raise ValueError(f"features are written to an .npz file, got {out}; name one such as features.npz")
+        raise ValueError(f"features are written to an .npz file, got {out}; give a name such as features.npz")
     if out.is_dir():
-        raise IsADirectoryError(f"{out} is a folder; name a file to write")
+        raise IsADirectoryError(f"{out} is a folder; give the name of a file")
     refuse_existing(out, force=force)
 
 

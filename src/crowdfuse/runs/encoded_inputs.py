@@ -1,4 +1,4 @@
-"""The encoded inputs of a run, stored in its folder: texts and images are encoded once per run."""
+"""The encoded inputs of a run, stored in its folder, so that texts and images are encoded only once per run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FEATURES_FILE = "features.safetensors"
 
 
 def write_encoded(inputs: Inputs, run: Path) -> None:
-    """Store encoded inputs and their encoder in a run folder; inputs that are not encoded are not stored.
+    """Store encoded inputs and their encoder in a run folder. Inputs that are not encoded are not stored.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def write_encoded(inputs: Inputs, run: Path) -> None:
 
 
 def use_encoded(loaded: LoadedInputs, run: Path) -> LoadedInputs:
-    """Return the inputs of a run as its encoder has encoded them, if the run folder holds the result.
+    """Replace the inputs of a run by their encoded form, if the run folder holds it.
 
     Parameters
     ----------
@@ -62,7 +62,8 @@ def use_encoded(loaded: LoadedInputs, run: Path) -> LoadedInputs:
     Returns
     -------
     loaded : LoadedInputs
-        With `EncodedInputs`; unchanged if there is no stored result for these inputs.
+        Its `inputs` are `EncodedInputs`. If the folder holds no encoded form of these inputs, `loaded` is returned
+        unchanged.
     """
     path = run / ENCODED_FOLDER / FEATURES_FILE
     if not path.exists():
@@ -74,7 +75,12 @@ def use_encoded(loaded: LoadedInputs, run: Path) -> LoadedInputs:
                 return loaded
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         encoder = load_encoder(path.parent, content["encoder_sha256"])
-    except (SafetensorError, ValueError, KeyError, OSError):  # a damaged result is computed again
+    except (
+        SafetensorError,
+        ValueError,
+        KeyError,
+        OSError,
+    ):  # a damaged file is ignored, and the inputs are encoded again
         return loaded
     parts = (arrays.get("data"), arrays.get("indices"), arrays.get("indptr"))
     values = arrays["X"] if "X" in arrays else sparse.csr_matrix(parts, shape=content["shape"])
@@ -82,7 +88,7 @@ def use_encoded(loaded: LoadedInputs, run: Path) -> LoadedInputs:
 
 
 def are_encoded_texts(items: NDArray[Any], run: Path) -> bool:
-    """Return whether the item ids of a run are the texts that it was trained on.
+    """Return whether the item ids of a run are the training texts themselves.
 
     Parameters
     ----------

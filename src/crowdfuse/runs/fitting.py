@@ -26,8 +26,8 @@ from crowdfuse.io.files import (
     sha256,
     write_json,
 )
-from crowdfuse.runs.cross_fitting import cross_fit_run, run_fold_trainings, train_in_processes, training_costs
 from crowdfuse.runs.encoded_inputs import use_encoded, write_encoded
+from crowdfuse.runs.fold_trainings import cross_fit_run, run_fold_trainings, train_in_processes, training_costs
 from crowdfuse.runs.folder import (
     RUN_FORMAT_VERSION,
     RUN_SETTINGS_FILE,
@@ -52,8 +52,8 @@ def start(
 ) -> dict[str, Any]:
     r"""Train the classifier of a job, write the results to a new run folder, and return the summary.
 
-    In distributed training, the process of rank 0 writes the folder and returns the summary; all others return an empty
-    dict.
+    In distributed training, the process of rank 0 writes the folder and returns the summary. All other processes return
+    an empty dict.
 
     Parameters
     ----------
@@ -62,20 +62,20 @@ def start(
     out : Path
         The run folder to create.
     force : bool
-        Whether to replace an existing run folder at `out`. A folder that is not a run folder, or that contains
-        decisions of reviewers, is never replaced.
+        Whether to replace an existing run folder at `out`. Two kinds of folders are never replaced: folders that are
+        not run folders, and folders that contain decisions of reviewers.
     verbose : int, default=1
         Whether to show progress.
     jobs : int, default=1
-        Number of processes that train the folds of the cross-fitting at the same time.
+        Number of processes that train the cross-fitting folds at the same time.
     on_ready : callable, default=None
-        Called in the process of rank 0 before the training starts, with the prepared classifier, the data and the
-        job.
+        Function that is called with the prepared classifier, the data and the job before training starts, only in the
+        process of rank 0.
 
     Returns
     -------
     summary : dict of str to Any
-        The content of `summary.json`. `interrupted` is true if Ctrl-C ended the training.
+        The content of `summary.json`. Its entry `interrupted` is true if Ctrl-C ended the training.
 
     Raises
     ------
@@ -123,10 +123,10 @@ def start(
 def _check_and_read(
     job: Job, out: Path, force: bool, verbose: int
 ) -> tuple[CrowdClassifier, PreparedTraining, JobData, dict[str, str]]:
-    """Return the classifier, its prepared training, the data and the hashes of the files; nothing is written."""
+    """Return the classifier, its prepared training, the data and the hashes of the files. Nothing is written."""
     if not force and (out / RUN_SETTINGS_FILE).exists() and not is_finished(out):
         raise FileExistsError(
-            f"{out} holds an unfinished run: continue it with --resume {out}, or replace it with --force"
+            f"{out} holds an unfinished run; continue it with --resume {out}, or replace it with --force"
         )
     refuse_existing(out, force=force)
     if out.exists():
@@ -140,8 +140,8 @@ def _check_and_read(
 def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | None = None) -> dict[str, Any]:
     """Continue a stopped run with its stored settings and the same files.
 
-    The result is bit-identical to that of an uninterrupted run. The number of processes may differ from that of the
-    stopped run.
+    The result is bit-identical to the result of an uninterrupted run. The number of processes may differ from the
+    number in the stopped run.
 
     Parameters
     ----------
@@ -150,10 +150,10 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
     verbose : int, default=1
         Whether to show progress.
     jobs : int, default=1
-        Number of processes that train the folds of the cross-fitting at the same time.
+        Number of processes that train the cross-fitting folds at the same time.
     on_ready : callable, default=None
-        Called in the process of rank 0 before the training starts, with the prepared classifier, the data and the
-        job.
+        Function that is called with the prepared classifier, the data and the job before training starts, only in the
+        process of rank 0.
 
     Returns
     -------
@@ -164,11 +164,11 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
     Raises
     ------
     FileNotFoundError
-        If `out` is not a run folder, or a file of the job no longer exists.
+        If `out` is not a run folder, or if a file of the job no longer exists.
     RunFormatError
         If the folder was written by a version of crowdfuse with a different folder format.
     ValueError
-        If `settings.json` is damaged, or a file of the job has changed since the run was started.
+        If `settings.json` is damaged, or if a file of the job has changed since the run was started.
 
     See Also
     --------
@@ -185,8 +185,8 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
         for path in [*job.files().values(), job.inputs_path]:
             if not path.exists():
                 raise FileNotFoundError(
-                    f"cannot resume {out}: {path} does not exist. Restore it; relative paths start from the current "
-                    "folder, so resume from the same folder as before"
+                    f"cannot resume {out}: {path} does not exist. Restore the file. If the path is relative, resume "
+                    "from the folder in which the run was started"
                 )
         _refuse_changed(out, hashes, _file_hashes(job))
         loaded = read_job_inputs(job)
@@ -199,7 +199,7 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
 
 
 def _prepare(classifier: CrowdClassifier, data: JobData) -> PreparedTraining:
-    """Return all that training needs; raise the errors that `fit` raises before its first step."""
+    """Return everything that training needs; raise the errors that `fit` raises before its first step."""
     return classifier.prepare(
         data.loaded.inputs,
         data.train_annotations,
@@ -211,7 +211,7 @@ def _prepare(classifier: CrowdClassifier, data: JobData) -> PreparedTraining:
 def _train(
     classifier: CrowdClassifier, prepared: PreparedTraining, job: Job, data: JobData, out: Path, jobs: int
 ) -> dict[str, Any]:
-    """Train, cross-fit, write the results, and return the summary; an empty dict in processes other than rank 0."""
+    """Train, cross-fit, write the results, and return the summary (in processes other than rank 0, an empty dict)."""
     torch.set_num_threads(job.threads)
     data = replace(data, loaded=replace(data.loaded, inputs=prepared.data.inputs))  # encoded once, for all folds
     with warnings.catch_warnings(), training_series(training_costs(classifier, job, data), jobs):
@@ -242,7 +242,7 @@ def _fit(
 
 
 def _remove_checkpoints(out: Path) -> None:
-    """Remove what a finished run no longer needs: the checkpoint, and predictions and checkpoints of the folds."""
+    """Remove what a finished run no longer needs: its checkpoint, and the predictions and checkpoints of the folds."""
     (out / CHECKPOINT_FILE).unlink(missing_ok=True)
     shutil.rmtree(out / FOLDS_FOLDER, ignore_errors=True)
 
@@ -259,7 +259,7 @@ def _refuse_different_files(hashes: dict[str, str]) -> None:
         for name, value in all_hashes[0].items():
             if others[name] != value:
                 raise AllProcessesError(
-                    f"process {number + 1} of {len(all_hashes)} has read different {name} than process 1; "
+                    f"process {number + 1} of {len(all_hashes)} has read a different file of {name} than process 1; "
                     "copy the same files to every machine"
                 )
 
@@ -269,6 +269,6 @@ def _refuse_changed(out: Path, stored: dict[str, str], current: dict[str, str]) 
     changed = [name for name, value in current.items() if stored.get(name) != value]
     if changed:
         raise ValueError(
-            f"cannot resume {out}: {' and '.join(changed)} changed since it was started (the hash differs from that "
-            f"in {out / RUN_SETTINGS_FILE}). Restore the old files, or start a new run"
+            f"cannot resume {out}: {' and '.join(changed)} changed since it was started (the hash differs from the "
+            f"hash in {out / RUN_SETTINGS_FILE}). Restore the old files, or start a new run"
         )

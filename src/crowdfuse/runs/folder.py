@@ -1,4 +1,4 @@
-"""The files of a run folder: their names, the stored job, whether the run is finished and may be replaced."""
+"""The files of a run folder: their names, the stored job, and whether the run is finished or may be replaced."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ CONSENSUS_FILE = "consensus.csv"
 ANNOTATORS_FILE = "annotators.csv"
 SUSPICIOUS_LABELS_FILE = "suspicious_labels.csv"
 LOG_FILE = "log.jsonl"
-DECISIONS_FILE = "decisions.jsonl"  # decisions of reviewers, which no run can produce again
+DECISIONS_FILE = "decisions.jsonl"  # decisions of reviewers: people made them, so no run can produce them again
 
 
 class RunFormatError(ValueError):
-    """Raised if this version of crowdfuse cannot read the format of a run folder; the message says what to do."""
+    """Error: this version of crowdfuse cannot read the format of a run folder. The message says what to do."""
 
 
 def is_finished(out: Path) -> bool:
-    """Return whether a run is finished: it has a `summary.json`, the last file that a run writes.
+    """Return whether a run is finished, that is, whether it has a `summary.json`, the last file that a run writes.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
         The settings that the run was started with.
     hashes : dict of str to str
         SHA-256 of each file. The keys are "labels" and "inputs", plus "validation", "test" and "gold" if the job has
-        them.
+        such files.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
     """
     path = out / RUN_SETTINGS_FILE
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: {out} is not a run folder, so there is nothing to resume")
+        raise FileNotFoundError(f"{path} does not exist, so {out} is not a run folder and cannot be resumed")
     stored = read_json_object(path)
     _check_format(path, stored)
     try:
@@ -120,17 +120,18 @@ def refuse_replacing(out: Path, job: Job) -> None:
     refuse_foreign(out, RUN_SETTINGS_FILE)
     if (out / DECISIONS_FILE).exists():
         raise FileExistsError(
-            f"{out / DECISIONS_FILE} holds decisions of reviewers, which --force does not replace: choose another "
-            "name for --out, or move the file away first"
+            f"{out / DECISIONS_FILE} holds decisions of reviewers, which --force does not replace; choose another "
+            "name for --out, or move this file to another folder first"
         )
     if (out / RUN_SETTINGS_FILE).exists():
         try:
             read_job(out)
         except RunFormatError:
-            pass  # a run folder of another version may be replaced
+            pass  # a run folder of another format version may be replaced
         except ValueError as error:
             raise FileExistsError(
-                f"{out} is not a run folder, and --force will not replace it ({error}); choose another name for --out"
+                f"{out} will not be replaced by --force, because it is not a run folder ({error}); choose another "
+                "name for --out"
             ) from error
     for path in [*job.files().values(), job.inputs_path]:
         if path.resolve().is_relative_to(out.resolve()):

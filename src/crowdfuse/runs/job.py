@@ -20,16 +20,16 @@ OPTION_FOR_SETTING = {"checkpoint": "--out", "verbose": "--quiet", "classes": "-
 
 @dataclass(frozen=True)
 class Job:
-    """The settings of a run: which files it reads, and which classifier it trains on them.
+    """The settings of a run: the files that it reads, and the classifier that it trains on them.
 
     Parameters
     ----------
     labels : str
-        Path of the labels: a table, or an export of a labelling tool. All paths of a job are stored as given: a
+        Path of the labels: a table, or an export of a labelling tool. All paths of a job are stored as given, so a
         relative path stays relative.
     inputs : str, default=None
-        Path of the features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), of a table of texts, or of a folder of
-        images. None: the inputs are the texts or images in the file of labels.
+        Path of a file of features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), of a table of texts, or of a folder of
+        images. If None, the inputs are the texts or images in the file of labels.
     method : str, default="gated"
         Name of the method, one of `crowdfuse.estimators.registry.ESTIMATORS`.
     settings : dict of str to Any, default={}
@@ -43,18 +43,18 @@ class Job:
     reading : Reading, default=Reading()
         How the labels are read: names of the columns, format, classes.
     on_missing : {"error", "drop"}, default="error"
-        What to do with items that have labels but no inputs, or inputs but no labels: raise an error, or leave them
-        out.
+        What to do with items that lack either inputs or labels: raise an error, or leave them out.
     image_size : int, default=None
-        Images are resized to this many pixels per side. None: with an encoder, the size that the encoder expects.
-        Without one, images keep their size if it is the same for all and at most 96 x 96; otherwise they are resized to
-        64 x 64.
+        Images are resized to this many pixels per side. If None and there is an encoder, the size that the encoder
+        expects. If None and there is no encoder, images keep their size if all have the same size and it is at most 96
+        x 96. Otherwise they are resized to 64 x 64.
     folds : int, default=5
-        Number of cross-fitting folds for the consensus. One more classifier is trained per fold. With 0, only the model
-        itself is trained, and the consensus contains a warning that its confidence is too high.
+        Number of cross-fitting folds for the consensus. One more classifier is trained per fold, on the items outside
+        the fold, and predicts the items in the fold. If 0, only the model is trained, and the consensus contains a
+        warning that its confidence is too high.
     effort : {"normal", "low"}, default="normal"
-        "low" trains once, without folds whatever `folds` says, and with the cheapest settings of the method
-        (`low_effort_settings`) where `settings` has no others.
+        "low" trains only one model: `folds` is ignored. For settings that are not in `settings`, it uses the cheapest
+        values of the method (`low_effort_settings`).
     threads : int, default=1
         Number of CPU threads. The number affects how floating-point sums are rounded, so a resumed run uses the same
         number.
@@ -91,7 +91,7 @@ class Job:
         Parameters
         ----------
         content : dict of str to Any
-            The fields of the job. The value of `reading` is itself a dict with the fields of `Reading`.
+            The fields of the job. The value of `reading` is a dict with the fields of `Reading`.
 
         Returns
         -------
@@ -117,14 +117,14 @@ class Job:
         Returns
         -------
         files : dict of str to Path
-            The keys are "labels", plus "validation", "test" and "gold" if the job has them.
+            The keys are "labels", plus "validation", "test" and "gold" if the job has such files.
         """
         paths = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
         return {name: Path(path) for name, path in paths.items() if path is not None}
 
     @property
     def inputs_path(self) -> Path:
-        """Path that the inputs are read from: `inputs` if given, otherwise the file of labels."""
+        """Path of the file or folder that holds the inputs: `inputs` if given, otherwise the file of labels."""
         return Path(self.labels if self.inputs is None else self.inputs)
 
     @property
@@ -153,12 +153,12 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
     Returns
     -------
     classifier : CrowdClassifier
-        Not fitted.
+        The classifier, not yet fitted.
 
     Raises
     ------
     ValueError
-        If the method or a setting is unknown, or a setting has the wrong type.
+        If the method or a setting is unknown, or if a setting has the wrong type.
     """
     check_choice("effort", job.effort, ("normal", "low"))
     cls = estimator_class(job.method)
@@ -187,7 +187,7 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
 
 
 def _to_type(value: Any, hint: Any) -> Any:
-    """Return a JSON value as the type of its setting: JSON has no tuples, and may hold 1 for 1.0."""
+    """Return a JSON value in the type of its setting, because JSON has no tuples and may hold 1 for 1.0."""
     if isinstance(value, list):
         return tuple(value)
     return float(value) if hint is float else value
@@ -228,13 +228,13 @@ def resolve_job_path(run: Path, path: str) -> Path:
     run : Path
         The run folder.
     path : str
-        The path as stored in the job. A relative path is searched in the current folder, then in each parent of the run
-        folder.
+        The path as stored in the job. A relative path is looked up in the current folder, then in each parent of the
+        run folder.
 
     Returns
     -------
     resolved : Path
-        The first of these paths that exists; `path` itself if none exists.
+        The first of these paths that exists. If none exists, `path`.
     """
     candidates = [Path(path), *(folder / path for folder in run.resolve().parents)]
     return next((candidate for candidate in candidates if candidate.exists()), Path(path))

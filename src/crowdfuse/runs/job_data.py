@@ -25,7 +25,7 @@ GoldRows = tuple[NDArray[np.int64], NDArray[Any]]  # rows, and their true classe
 
 @dataclass(frozen=True)
 class JobData:
-    """The data of a job, checked and joined by item id: row i of inputs, ids and labels belongs to the same item.
+    """The data of a job, checked and joined by item id. Row i of the inputs, ids and labels belongs to the same item.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
     job : Job
         The job.
     loaded : LoadedInputs, default=None
-        The inputs, if they have been read already.
+        The inputs, if they have already been read.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
     Raises
     ------
     ValueError
-        If files do not match each other, or no labels are left to train on.
+        If files do not match each other, or if no labels are left for training.
     """
     if job.inputs is None and loaded is None:
         ann, found = read_labels_and_inputs(Path(job.labels), job.reading)
@@ -130,7 +130,7 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
     annotations = ann.take_rows(position, items)
     if not annotations.n_labels:
         reasons = "; ".join(notes)
-        raise ValueError(f"no labels of {job.labels} are left to train on{': ' + reasons if reasons else ''}")
+        raise ValueError(f"no labels of {job.labels} are left for training{': ' + reasons if reasons else ''}")
     return JobData(
         loaded,
         items,
@@ -156,11 +156,11 @@ def read_job_inputs(job: Job) -> LoadedInputs:
 
 
 def _load_found(job: Job, found: ExportInputs | None) -> LoadedInputs:
-    """Return the inputs that the file of labels holds; an error if it holds none."""
+    """Return the inputs in the file of labels; an error if it holds no inputs."""
     if found is None:
         raise ValueError(
-            f"{job.labels} holds no texts or images of its items. Pass the inputs with --inputs, or name the field "
-            "that holds them with --text"
+            f"{job.labels} holds no texts or images of its items. Pass the inputs with --inputs, or the name of the "
+            "field that holds them with --text"
         )
     return load_export_inputs(
         found,
@@ -174,7 +174,7 @@ def _load_found(job: Job, found: ExportInputs | None) -> LoadedInputs:
 def _join_labels(
     ann: Annotations, loaded: LoadedInputs, rows: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the id of each row as written in the labels, and its position among the labelled items, -1 for none."""
+    """Return the id of each row as written in the labels, and its position among the labelled items (-1: no labels)."""
     labelled = np.flatnonzero(rows >= 0)
     items, label_items = loaded.items.copy(), ann.items
     if label_items.dtype.kind != items.dtype.kind:
@@ -199,7 +199,7 @@ def _check_unlabelled(
             f"{format_count_with_verb(int(unlabelled.sum()), 'item')} in {job.inputs_path} but not in {job.labels}: "
             f"{format_names(items[unlabelled])}. To train without them, use --on-missing drop"
         )
-    notes.append(f"{int(unlabelled.sum()):,} items have inputs but no labels; they are not trained on")
+    notes.append(f"{int(unlabelled.sum()):,} items have inputs but no labels; they are not used for training")
 
 
 def _match_gold_to_rows(
@@ -219,22 +219,23 @@ def _match_gold_to_rows(
     if (code < 0).any():
         raise ValueError(
             f"{path}: item {format_names(ids[code < 0][:1])} has gold {format_names(truth[code < 0][:1])}, which is "
-            f"not one of the classes ({format_names(classes)}); correct it, or name all classes with --classes"
+            f"not one of the classes ({format_names(classes)}); correct it, or list all classes with --classes"
         )
     return rows[rows >= 0], classes[code[rows >= 0]]
 
 
 def _refuse_unless_drop(job: Job, without_inputs: NDArray[Any], path: Path, loaded: LoadedInputs) -> None:
-    """Refuse items without inputs, unless the job drops them."""
+    """Raise an error for items without inputs, unless the job drops them."""
     if job.on_missing != "drop":
         if job.inputs is None:
             raise ValueError(
-                f"{format_count(len(without_inputs), 'item')} of {path} without inputs in {job.labels}: "
+                f"{format_count(len(without_inputs), 'item')} of {path} "
+                f"{'has' if len(without_inputs) == 1 else 'have'} no inputs in {job.labels}: "
                 f"{format_names(without_inputs)}. To leave them out, use --on-missing drop"
             )
         raise ValueError(
             f"{format_count_with_verb(len(without_inputs), 'item')} in {path} but not in {job.inputs}: "
-            f"{format_names(without_inputs)} (the ids there are {format_names(loaded.items, 3)}). "
+            f"{format_names(without_inputs)} (its ids are {format_names(loaded.items, 3)}). "
             f"{_advice(ids_to_strings(without_inputs), loaded)}"
         )
 
@@ -255,7 +256,7 @@ def _advice(without_inputs: NDArray[Any], loaded: LoadedInputs) -> str:
 
 
 def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) -> None:
-    """Refuse a file that writes the id of one image both with and without its ending."""
+    """Raise an error for a file that has the id of one image both with and without its ending."""
     values, count = np.unique(rows[rows >= 0], return_counts=True)
     if (count > 1).any():
         names = ids[rows == values[count > 1][0]]
@@ -265,24 +266,24 @@ def _refuse_two_names(ids: NDArray[Any], rows: NDArray[np.int64], path: Path) ->
 
 
 def _held_out_rows(gold_sets: dict[str, GoldRows], labelled: Annotations, notes: list[str]) -> NDArray[np.int64]:
-    """Return the rows that must not be trained on: those of validation and test."""
+    """Return the rows that must not be used for training: the validation and test rows."""
     parts = {name: gold_sets[name][0] for name in ("validation", "test") if name in gold_sets}
     for name, rows in parts.items():
         count = int((np.diff(labelled.indptr)[rows] > 0).sum())
         if count:
-            notes.append(f"{count:,} labelled items with {name} gold are kept out of training")
+            notes.append(f"{count:,} labelled items are used for {name}, so their labels are not used for training")
     if len(parts) == 2:
         both = np.intersect1d(parts["validation"], parts["test"])
         if len(both):
             notes.append(
-                f"{len(both):,} items are in both the validation file and the test file, so the test accuracy is not "
-                "independent of the choice of the epoch"
+                f"{len(both):,} items are both in the validation file and in the test file, so the test accuracy is "
+                "too optimistic: these items were also used to choose the epoch"
             )
     return np.concatenate([np.zeros(0, np.int64), *parts.values()])
 
 
 def _training_gold(gold_sets: dict[str, GoldRows], notes: list[str]) -> GoldRows | None:
-    """Return the gold labels to train on, without the items of validation and test."""
+    """Return the gold labels used for training, without the validation and test items."""
     if "gold" not in gold_sets:
         return None
     rows, truth = gold_sets["gold"]
@@ -291,6 +292,6 @@ def _training_gold(gold_sets: dict[str, GoldRows], notes: list[str]) -> GoldRows
     if not keep.all():
         notes.append(
             f"{int((~keep).sum()):,} items with gold labels for training are also validation or test items; they are "
-            "not trained on"
+            "not used for training"
         )
     return rows[keep], truth[keep]

@@ -40,31 +40,35 @@ def predict_file(
     """Predict the class of every item in a file or folder of inputs, and write the predictions to a CSV file.
 
     The column `item` holds the ids as they are written in the labels of the run, so that the file can be joined with
-    the tables of the run. The id of an image that is not among the items of the run is its path relative to the folder.
-    If a file of texts has no ids, the row numbers are the ids; but if the items of the run are identified by their
-    texts, so are the new ones.
+    the tables of the run. If an image is not among the items of the run, its id is its path relative to the folder. If
+    a file of texts has no ids, the row numbers are the ids. However, if the items of the run are identified by their
+    texts, the new texts are the ids.
 
     Parameters
     ----------
     run : Path
         A run folder, or the `model` folder in it.
     inputs : Path
-        Features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), a table of texts, a folder of images, or an export or
-        table with the texts or image paths of items, with or without labels.
+        One of these:
+
+        - a file of features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`);
+        - a table of texts;
+        - a folder of images;
+        - an export or a table with the texts or image paths of items, with or without labels.
     out : Path
         The CSV file to write, with columns `item`, `label` and `confidence`.
     proba : bool
         Whether to add a column `p_<class>` for each class, with its probability.
     item : str or None
-        Name of the column with the item ids. None: the column that holds the ids in the labels of the run, or one with
-        a usual name, such as item.
+        Name of the column with the item ids. If None, the column that holds the ids in the labels of the run, or a
+        column with a usual name, such as item.
     image_size : int or None
-        Images are resized to this many pixels per side. None: the size used in training.
+        Images are resized to this many pixels per side. If None, the size used in training.
     force : bool
         Whether to replace `out` if it exists.
     text : str or None, default=None
-        Name of the column of texts. None: the column that the run was fitted on, or one that is detected by its name
-        or contents.
+        Name of the column of texts. If None, the column that was used in training; if there is no such column, a column
+        that is detected by its name or content.
 
     Returns
     -------
@@ -78,15 +82,15 @@ def predict_file(
     FileExistsError
         If `out` exists and `force` is false.
     ValueError
-        If `out` and `inputs` are the same file, or if the inputs do not have the shape that the model was trained on.
+        If `out` and `inputs` are the same file, or if the inputs do not have the shape of the training inputs.
     """
     refuse_existing(out, force=force)
     if out.exists() and out.resolve() == inputs.resolve():
         raise ValueError(f"{out} is the file of the inputs; choose another name for --out")
     if out.is_dir():
-        raise IsADirectoryError(f"{out} is a folder; name a file to write")
+        raise IsADirectoryError(f"{out} is a folder; give the name of a file")
     if not run.exists():
-        raise FileNotFoundError(f"{run}: no such run folder; crowdfuse fit makes one")
+        raise FileNotFoundError(f"{run}: no such run folder; create a run folder with crowdfuse fit")
     model = run / "model" if (run / "model").is_dir() else run
     if model == run and (run / RUN_SETTINGS_FILE).exists():
         raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
@@ -96,7 +100,7 @@ def predict_file(
     item, text = item or _field_beside(inputs, reading.item), text or _field_beside(inputs, reading.text)
     loaded = _read_inputs(classifier, inputs, item, text, image_size, columns)
     if columns is not None:
-        # the columns have already been selected by name, so scikit-learn need not warn that the array has no names
+        # the columns have already been selected by name, so scikit-learn's warning about missing names is not needed
         del classifier.feature_names_in_
     probabilities = classifier.predict_proba(loaded.inputs)
     best = probabilities.argmax(1)
@@ -134,7 +138,7 @@ def _read_inputs(
 
 
 def _field_beside(path: Path, name: str | None) -> str | None:
-    """Return the name of a field that was given for the labels of the run, if the inputs are a file that has it."""
+    """Return the field name that was given for the labels of the run, if the file of inputs has this field."""
     return column_beside(path, name) if path.is_file() else None
 
 
@@ -160,7 +164,7 @@ def read_model_images(classifier: CrowdClassifier, folder: Path) -> LoadedInputs
 def _item_ids(loaded: LoadedInputs, run: Path) -> NDArray[Any]:
     """Return the id of each row as in the tables of the run.
 
-    They may write the id of an image without its ending, or have the texts themselves as ids.
+    The tables may have the id of an image without its ending, or the texts themselves as ids.
     """
     if not (run / POSTERIOR_FILE).exists() or (loaded.has_ids and loaded.short_names is None):
         return loaded.items

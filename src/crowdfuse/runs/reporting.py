@@ -1,4 +1,4 @@
-"""Make the report of a run folder from its stored consensus, its model and the files that are still unchanged."""
+"""Create the report of a run folder from its stored consensus, its model, and the files that are still unchanged."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from crowdfuse.estimators.persistence import load
 from crowdfuse.io.features import LoadedInputs
 from crowdfuse.io.files import sha256
 from crowdfuse.io.gold import read_gold_beside_labels, rows_of_gold
+from crowdfuse.io.picture_folder import read_picture_folder
 from crowdfuse.labels.ids import IntArray, format_count, format_names, positions_of
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.consensus_file import load_consensus
@@ -55,7 +56,7 @@ class _Messages:
 def report_run(
     run: Path, *, gold: Path | None = None, n_items: int = 30, sensitivity: float = 0.95, positive: Any = None
 ) -> Report:
-    """Make a report on the model, the annotators and the disputed items of a run folder.
+    """Create a report on the model, the annotators and the disputed items of a run folder.
 
     Labels, consensus and all numbers based on them are read from the run folder; they are not computed again.
 
@@ -68,10 +69,10 @@ def report_run(
     n_items : int, default=30
         Number of disputed items to show, at most 200.
     sensitivity : float, default=0.95
-        For two classes only: target sensitivity (recall of the positive class). The report shows a decision threshold
-        that reaches it.
+        Target sensitivity (recall of the positive class). It is used only if there are two classes. The report shows a
+        decision threshold that reaches the target.
     positive : Any, default=None
-        For two classes only: the positive class. None means the second class.
+        The positive class. It is used only if there are two classes. None means the second class.
 
     Returns
     -------
@@ -82,18 +83,18 @@ def report_run(
     Raises
     ------
     FileNotFoundError
-        If the run folder does not exist, or contains no model yet.
+        If the run folder does not exist, or if it contains no model yet.
     RunFormatError
         If the folder was written by a version of crowdfuse with a different folder format.
     ValueError
-        If an option is invalid, no item of `gold` is in the run, or the stored consensus is damaged.
+        If an option is invalid, if no item of `gold` is in the run, or if the stored consensus is damaged.
     """
     check_settings(n_items, sensitivity)
     if not run.is_dir():
         raise FileNotFoundError(f"{run}: no such run folder; crowdfuse fit makes one")
     if not (run / RUN_SETTINGS_FILE).exists():
         raise FileNotFoundError(
-            f"{run} has no {RUN_SETTINGS_FILE}: it is not a run folder; crowdfuse fit --out makes one"
+            f"{run} has no {RUN_SETTINGS_FILE}, so it is not a run folder; create a run folder with crowdfuse fit --out"
         )
     job, hashes = read_job(run)
     given = {name: str(path) for name, path in job.files().items()}
@@ -106,13 +107,14 @@ def report_run(
     consensus = load_consensus(run)
     messages = _Messages(notes=_stored_notes(run, consensus))
     if not is_finished(run):
-        interrupted = "The training was interrupted: this is the model at that point"
+        interrupted = "The training was interrupted. This report is on the model at that point"
         messages.notes.insert(0, f"{interrupted}. Continue with crowdfuse fit --resume {run}")
     names = getattr(classifier, "feature_names_in_", None)
     if names is not None:
-        del classifier.feature_names_in_  # columns have been selected by name, so scikit-learn need not warn
+        del classifier.feature_names_in_  # columns have been selected by name, so scikit-learn's warning is not needed
     loaded, gone_inputs = _read_inputs(job, hashes)
     folder = job.inputs_path if _is_image_folder(job, classifier) else None
+    pictures = read_picture_folder(job.inputs_path) if folder is None else folder
     sets = _sets_of_files(job, hashes, consensus, loaded, messages)
     report_data = report_data_of(consensus)
     if loaded is not None:
@@ -127,7 +129,7 @@ def report_run(
         report_data,
         training=training_facts(classifier),
         gold_sets=sets,
-        make_previews=_preview_maker(report_data, folder, names),
+        make_previews=_preview_maker(report_data, pictures, names),
         notes=messages.notes,
         limitations=messages.limitations,
         n_items=n_items,
@@ -141,15 +143,17 @@ def report_run(
 
 
 def _is_unchanged(name: str, path: Path, hashes: dict[str, str], messages: _Messages) -> bool:
-    """Return whether a file of gold labels is the one that the run read; add a message if it is not."""
+    """Return whether a file of gold labels is unchanged since the run read it; add a message if it is not."""
     if not path.is_file():
         messages.limitations.append(
-            f"{path} ({name}) does not exist any more (searched from the current folder and the folders above the "
-            "run): accuracy on it is not shown."
+            f"{path} ({name}) does not exist any more, neither below the current folder nor below a folder above the "
+            "run, so the accuracy on it is not shown."
         )
         return False
     if sha256(path) != hashes.get(name):
-        messages.limitations.append(f"{path} ({name}) has changed since the fit: accuracy on it is not shown.")
+        messages.limitations.append(
+            f"{path} ({name}) has changed since the run was fitted, so the accuracy on it is not shown."
+        )
         return False
     return True
 
@@ -168,7 +172,7 @@ def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None,
     except (ValueError, OSError) as error:
         return None, f"The inputs, {path}, cannot be read any more ({error})"
     if loaded.fingerprint() != hashes.get("inputs"):
-        return None, f"The inputs, {path}, have changed since the fit"
+        return None, f"The inputs, {path}, have changed since the run was fitted"
     return loaded, ""
 
 
@@ -178,8 +182,8 @@ def _without_inputs(report_data: ReportData) -> str:
         return "there is no map of the items, and there are no weights, no features and no fused labels"
     there = int((report_data.model.input_rows >= 0).sum())
     return (
-        f"the map, the weights and the fused labels cover {there:,} of the {len(report_data.ann):,} items: those whose "
-        "prediction is the same as when the run was fitted"
+        f"the map, the weights and the fused labels cover only {there:,} of the {len(report_data.ann):,} items: the "
+        "items whose prediction is the same as when the run was fitted"
     )
 
 
@@ -194,14 +198,14 @@ def _is_image_folder(job: Job, classifier: CrowdClassifier) -> bool:
 
 
 def _stored_notes(run: Path, consensus: Consensus) -> list[str]:
-    """Return the notes of the run as sentences, without those that the consensus itself holds."""
+    """Return the notes of the run as sentences, without the notes that the consensus also has."""
     path = next((run / name for name in (SUMMARY_FILE, INTERRUPTED_FILE) if (run / name).exists()), None)
     notes = [] if path is None else read_json_object(path).get("notes", [])
     return [_sentence(note) for note in notes if note not in consensus.limitations]
 
 
 def _sentence(note: str) -> str:
-    """Return a note with a capital letter and a full stop; the name of a file at its start stays as it is."""
+    """Return a note with a capital letter and a full stop. If it starts with the name of a file, the name is kept."""
     starts_with_file = "." in note.partition(" ")[0]
     return f"{note if starts_with_file else note[:1].upper() + note[1:]}."
 
@@ -233,7 +237,7 @@ def _sets_of_files(
         rows, codes = _match_gold_to_rows(path, job, consensus, loaded, None)
         if len(rows):
             sets.append(GoldSet(name, rows, codes, *use))
-    if consensus.gold_codes is not None:  # the run stores them, so their file is not needed
+    if consensus.gold_codes is not None:  # the run stores its gold labels, so their file is not needed
         rows = np.flatnonzero(consensus.gold_codes >= 0)
         sets.append(GoldSet("gold", rows, consensus.gold_codes[rows], *USE_OF_TRAINING_GOLD))
         messages.notes.append(
@@ -251,7 +255,7 @@ def _sets_given(
     sets: list[GoldSet],
     messages: _Messages,
 ) -> list[GoldSet]:
-    """Return the gold labels given for the report, split by use in training, followed by those of the run."""
+    """Return the gold labels given for the report, split by use in training, followed by the gold labels of the run."""
     rows, codes = _match_gold_to_rows(path, job, consensus, loaded, messages)
     if not len(rows):
         raise ValueError(
@@ -281,7 +285,7 @@ def _sets_given(
 def _match_gold_to_rows(
     path: Path, job: Job, consensus: Consensus, loaded: LoadedInputs | None, messages: _Messages | None
 ) -> tuple[IntArray, IntArray]:
-    """Return the rows and the true class codes of the items in a gold file; `messages` says how many are not there."""
+    """Return the rows and the true class codes of the items in a gold file; add a message on items not in the run."""
     ids, truth = read_gold_beside_labels(path, job.reading)
     rows = positions_of(ids, consensus.items) if loaded is None else rows_of_gold(ids, loaded)
     codes = positions_of(truth, consensus.classes)
@@ -291,8 +295,12 @@ def _match_gold_to_rows(
             f"{path}: item {format_names(ids[outside][:1])} has gold {format_names(truth[outside][:1])}, which is "
             f"not one of the classes ({format_names(consensus.classes)}); correct the file"
         )
-    if messages is not None and (rows < 0).any():
-        messages.notes.append(f"{format_count(int((rows < 0).sum()), 'item')} of {path} left out: not in this run.")
+    n_unknown = int((rows < 0).sum())
+    if messages is not None and n_unknown:
+        messages.notes.append(
+            f"{format_count(n_unknown, 'item')} of {path} {'was' if n_unknown == 1 else 'were'} left out because "
+            f"{'it is' if n_unknown == 1 else 'they are'} not in this run."
+        )
     return rows[rows >= 0], codes[rows >= 0]
 
 
@@ -302,7 +310,7 @@ def _match_gold_to_rows(
 def _preview_maker(
     report_data: ReportData, folder: Path | None, names: Any
 ) -> Callable[[IntArray, int], list[ItemPreview]]:
-    """Return a function that takes rows and a size in pixels per side, and returns the previews of these rows."""
+    """Return a function that takes rows and a size in pixels per side and returns the previews of these rows."""
 
     def make_previews(rows: IntArray, side: int) -> list[ItemPreview]:
         if folder is not None:  # the files are sharper than the inputs of the network

@@ -26,7 +26,7 @@ from crowdfuse.runs.folder import (
 )
 from crowdfuse.runs.job_data import JobData
 
-LOW_ACCURACY = 0.6  # annotators below it are counted in the summary
+LOW_ACCURACY = 0.6  # the summary counts the annotators with a lower accuracy
 
 
 def write_results(
@@ -46,7 +46,8 @@ def write_results(
     out : Path
         The run folder.
     predictions : OutOfFold or None
-        Out-of-fold predictions of all items. None if the run was interrupted: then the classifier judges all items.
+        Out-of-fold predictions of all items. None if the run was interrupted: in this case, the classifier predicts all
+        items itself.
     effort : {"normal", "low"}, default="normal"
         The effort of the job, for the summary.
 
@@ -132,9 +133,9 @@ def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, in
 
 
 def _write_tables(result: Consensus, mean_weight: NDArray[np.float64] | None, out: Path) -> None:
-    """Write consensus, annotators and suspicious labels as CSV, each sorted by what to look at first.
+    """Write consensus, annotators and suspicious labels as CSV. What to look at first comes first.
 
-    `mean_weight` is the mean weight of each annotator, None if the method weights all alike.
+    `mean_weight` is the mean weight of each annotator, or None if the method gives all annotators the same weight.
     """
     annotators = result.annotator_table()
     if mean_weight is not None:
@@ -150,7 +151,7 @@ def _write_tables(result: Consensus, mean_weight: NDArray[np.float64] | None, ou
 
 
 def _texts(values: list[Any]) -> list[Any]:
-    """Values of a column for CSV: six digits for fractions, nothing for unknown ones."""
+    """Values of a column for CSV: fractions with six digits, and nothing for unknown values."""
     return [
         "" if value is None or value != value else f"{value:.6f}" if isinstance(value, float) else value
         for value in values

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdfuse.labels.ids import IntArray
 
-VALUES_PER_BLOCK = 1 << 18  # values of X that are processed at a time: 2 MB of float64, which fit the cache
+VALUES_PER_BLOCK = 1 << 18  # number of values of X that are processed at a time; 2 MB of float64 fit the cache
 
 
 def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
@@ -32,7 +32,7 @@ def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
     Raises
     ------
     ValueError
-        If the inputs are not numeric or have another number of rows.
+        If the inputs are not numeric, or if they do not have `n_items` rows.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def distances_to(inputs: NDArray[Any], points: NDArray[np.float64]) -> NDArray[n
 
 
 def class_means(inputs: NDArray[Any], truth: IntArray, n_classes: int, name: str = "X") -> NDArray[np.float64]:
-    """Return the mean row of each class, (K, D); an error names the first row with NaN or infinity.
+    """Return the mean row of each class, (K, D). The error for NaN or infinity has the number of the first such row.
 
     Examples
     --------
@@ -83,7 +83,8 @@ def class_means(inputs: NDArray[Any], truth: IntArray, n_classes: int, name: str
     if not np.isfinite(means).all():
         row = next(row for row, values in enumerate(inputs) if not np.isfinite(values).all())
         raise ValueError(
-            f"{name}, row {row}: NaN or infinity, but class means need finite values; replace it, or leave out the row"
+            f"{name}, row {row} has NaN or infinity, but class means require finite values; replace the value, or "
+            "leave out the row"
         )
     return means
 

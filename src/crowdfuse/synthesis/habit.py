@@ -1,4 +1,4 @@
-"""Habits (the paper's Figure 1): annotators who mistake class a for class b on the items of a that look like b."""
+"""Annotators with habits (the paper's Figure 1): they label items of class a as class b if they look like class b."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def habit_annotators(
     """Create annotators who confuse similar classes: items of class a that look like class b get the label b.
 
     Such a confusion of class a with class b is called a habit. All other labels are right. In the paper's Figure 1, one
-    annotator labels some 5s as 6, and another some 1s as 2. An item looks like class b if its input is near the mean of
-    class b. Only two things are random: which labels are missing, and the habits if `habits` is not given.
+    annotator labels some 5s as 6, and another labels some 1s as 2. An item looks like class b if its input is near the
+    mean of class b. Two things are random: which labels are missing, and which habits the annotators have if `habits`
+    is not given.
 
     Parameters
     ----------
@@ -38,19 +39,19 @@ def habit_annotators(
     y : array-like of shape (n_items,)
         True classes.
     habits : sequence of sequences of pairs, default=None
-        For each annotator, a sequence of pairs (a, b). Of the items of class a, those nearest to the mean of class b
-        are labelled b. If two habits of an annotator apply to the same item, the label is the class b whose mean is
-        nearer. By default, habits are drawn at random.
+        For each annotator, a sequence of pairs of classes (a, b). The annotator labels some items of class a as b,
+        namely the items nearest to the mean of class b (see `share`). If two pairs of an annotator apply to the same
+        item, the class b with the nearer mean is the label. By default, habits are drawn at random.
     n_annotators : int, default=None
         Number of annotators if `habits` is not given; None means 3.
     n_habits : int, default=None
-        Number of habits per annotator if `habits` is not given, each with a different class a. None means one habit for
-        every class a. The class b of each habit is drawn uniformly from the other classes.
+        Number of habits per annotator if `habits` is not given. None means one habit for every class. Each habit of an
+        annotator has a different class a. Its class b is drawn uniformly from the other classes.
     share : float or sequence of float, default=0.5
-        Share of the items of class a that are labelled b, rounded to whole items. One value for all annotators, or one
+        Share of the items of class a that are labelled b, rounded to whole items: one value for all annotators, or one
         value per annotator.
     missing : float, default=0.0
-        Share of the labels to leave out at random; every item keeps at least one label.
+        Share of the labels to leave out at random. Every item keeps at least one label.
     annotators : sequence, default=None
         Annotator ids; by default 0, 1, 2, ...
     seed : int, default=0
@@ -64,7 +65,7 @@ def habit_annotators(
     Raises
     ------
     ValueError
-        If a setting is out of range, or a habit names an unknown class.
+        If a setting is out of range, or if a habit has an unknown class.
 
     Examples
     --------
@@ -134,7 +135,7 @@ def _check_habits(habits: Sequence[Sequence[tuple[Any, Any]]], classes: NDArray[
         if (found[:, 0] == found[:, 1]).any():
             raise ValueError(
                 f"{what} confuses class {format_names(classes[found[found[:, 0] == found[:, 1], 0]])} with itself; "
-                "name another class"
+                "give another class"
             )
         pairs.append(found)
     return pairs

@@ -1,4 +1,4 @@
-"""Hammers, who are always right, and spammers, who are wrong or guess: per class or per annotator."""
+"""Annotators who are hammers (always right) or spammers (wrong or guessing), per class or on all items."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def hammer_spammer_annotators(
 
     There are three rules; the arguments select one:
 
-    - `n_correct`: the rule of the paper's supplement, which has 5 annotators and `n_correct=3` of 10 classes. Each
-      annotator is a hammer on `n_correct` classes, drawn at random. On the other classes the annotator is always wrong:
-      the label is drawn uniformly from the wrong classes.
-    - `p`: the rule of the papers on MBEM and TraceReg. It differs from `n_correct` in one point: each annotator is a
-      hammer on each class with probability p, so an annotator may be wrong on all classes.
-    - `by="annotator"` with `p` or `n_hammers`: the rule that the main text of the paper describes. A hammer is right on
-      every item; a spammer draws uniformly from all K classes, and so is right on 1 of K items by chance.
+    - `n_correct` is the rule of the paper's supplement, where 5 annotators have `n_correct=3` of 10 classes. Each
+      annotator is a hammer on `n_correct` classes, drawn at random. On the other classes, the annotator is always
+      wrong: the label is drawn uniformly from the wrong classes.
+    - `p` is the rule of the papers on MBEM and TraceReg. It is the same rule, except that each annotator is a hammer on
+      each class with probability p. An annotator may therefore be wrong on all classes.
+    - `by="annotator"` together with `p` or `n_hammers` is the rule in the main text of the paper. A hammer is right on
+      every item. A spammer draws each label uniformly from all K classes, so 1 of K labels is right by chance.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ def hammer_spammer_annotators(
         "class": each annotator is a hammer on some of the classes. "annotator": each annotator is a hammer or a spammer
         on all items.
     n_correct : int, default=None
-        Number of classes on which each annotator is a hammer; only with `by="class"`.
+        Number of classes on which each annotator is a hammer. Allowed only if `by` is "class".
     n_hammers : int, default=None
-        Number of annotators who are hammers; only with `by="annotator"`.
+        Number of annotators who are hammers. Allowed only if `by` is "annotator".
     p : float, default=None
-        Probability of being a hammer; given instead of `n_correct` or `n_hammers`.
+        Probability of being a hammer. Pass it instead of `n_correct` or `n_hammers`.
     missing : float, default=0.0
         Share of the labels to leave out at random; every item keeps at least one label.
     annotators : sequence, default=None
@@ -63,13 +63,13 @@ def hammer_spammer_annotators(
     Returns
     -------
     SyntheticCrowd
-        The attribute `hammer` is set. `is_correct` is true for every label that is the true class, including lucky
-        guesses.
+        Its attribute `hammer` is set. Its attribute `is_correct` is true for every label that is the true class,
+        including lucky guesses.
 
     Raises
     ------
     ValueError
-        If not exactly one of `n_correct`, `n_hammers` and `p` is given, if the given one cannot be combined with `by`,
+        If none or several of `n_correct`, `n_hammers` and `p` are given, if the given one cannot be combined with `by`,
         or if a setting is out of range.
 
     Examples
@@ -103,7 +103,7 @@ def hammer_spammer_annotators(
 
 
 def _hammers(draws: NDArray[np.float64], number: int | None, p: float | None) -> NDArray[np.bool_]:
-    """Which draws are hammers: the `number` lowest along the last axis, or those below p."""
+    """Which draws are hammers: the `number` lowest draws along the last axis, or the draws below p."""
     hammers: NDArray[np.bool_] = draws < (p or 0.0) if number is None else draws.argsort(-1).argsort(-1) < number
     return hammers
 
@@ -117,7 +117,7 @@ def _check_rule(
     )
     other, given = ("n_hammers", n_hammers) if by == "class" else ("n_correct", n_correct)
     if given is not None:
-        raise ValueError(f"{other} cannot be used with by={by!r}; pass {name} or p instead")
+        raise ValueError(f"{other}= cannot be used with by={by!r}; pass {name}= or p= instead")
     if (number is None) == (p is None):
         raise ValueError(f"give exactly one of {name} and p with by={by!r}")
     if number is not None and not 0 <= number <= most:

@@ -28,9 +28,9 @@ class Defaults:
     items : int
         Number of items.
     epsilon : float
-        Annotators are wrong on items within this distance of their weakness.
+        Annotators are wrong on items within this distance of their weakness (a row of X).
     weakness : tuple of int or None
-        Row number of the weakness of each annotator. None: rows are chosen so that annotators have the
+        Row number of the weakness of each annotator. If None, rows are chosen so that annotators have the accuracies in
         `DEFAULT_ACCURACIES`.
     """
 
@@ -93,7 +93,7 @@ def write_labels(
     out : Path
         CSV file to write, with columns item, annotator and label.
     gold : Path, default=None
-        If given, a second CSV file to write, with the true classes in columns item and label.
+        A second CSV file to write, with the true classes: columns item and label. By default, it is not written.
     data : Path, default=None
         Folder of the data set, as in `load_mnist`.
     download : bool, default=False
@@ -118,10 +118,10 @@ def write_labels(
     Returns
     -------
     dict
-        `items`, `classes` and `labels`, the numbers of each; `nobody_right`, the share of items on which every label is
-        wrong; and `annotators`, a list with one dictionary per annotator. Each dictionary has the annotator's number of
-        labels, the share of them that is right (`right`), and, depending on the rule, `weakness` (a row), `hammer` (a
-        list of classes) or `habits` (pairs of classes).
+        The numbers of `items`, `classes` and `labels`; `nobody_right`, the share of items on which every label is
+        wrong; and `annotators`, a list with one dictionary per annotator. The dictionary has the annotator's number of
+        labels and the share of right labels (`right`). Depending on the rule, it also has `weakness` (a row number),
+        `hammer` (a list of classes) or `habits` (pairs of classes).
 
     Raises
     ------
@@ -295,7 +295,7 @@ def _check_outputs(out: Path, gold: Path | None, *, force: bool) -> None:
     for path in (out, gold):
         if path is not None:
             if path.is_dir():
-                raise IsADirectoryError(f"{path} is a folder; name a file to write")
+                raise IsADirectoryError(f"{path} is a folder; give the name of a file")
             refuse_existing(path, force=force)
     if gold is not None and gold.resolve() == out.resolve():
         raise ValueError(f"labels and gold would both be written to {out}; give the two files different names")

@@ -37,15 +37,15 @@ def network_annotators(
     Parameters
     ----------
     models : mapping or sequence of models
-        Each model has a `predict(X)` method, or is itself a function of X, that returns one class name per item. The
-        keys of a mapping are the annotator ids. For weaker annotators, train the models on fewer or on other items, or
-        use smaller networks.
+        Each model is an object with a `predict(X)` method, or a function of X. It returns one class name per item. If
+        `models` is a mapping, its keys are the annotator ids. For weaker annotators, use smaller networks, or train the
+        models on fewer items or on other items.
     X : any
         Inputs, passed to the models.
     y : array-like of shape (n_items,)
         True classes.
     classes : sequence, default=None
-        All class names; needed if models predict classes that are not in `y`.
+        All class names. Required if models predict classes that are not in `y`.
     missing : float, default=0.0
         Share of the labels to leave out at random; every item keeps at least one label.
     seed : int, default=0
@@ -58,9 +58,9 @@ def network_annotators(
     Raises
     ------
     ValueError
-        If there are no models, or a model predicts the wrong number of labels or an unknown class.
+        If there are no models, or if a model predicts an unknown class or the wrong number of labels.
     TypeError
-        If a model neither has `predict` nor can be called.
+        If a model has no `predict` method and cannot be called.
 
     Examples
     --------

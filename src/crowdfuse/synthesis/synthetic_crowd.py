@@ -22,8 +22,8 @@ class SyntheticCrowd:
     annotations : Annotations
         The labels.
     is_correct : ndarray of bool, shape (n_items, n_annotators)
-        Whether the annotator's label is the true class. Set for every pair of item and annotator: if a label was
-        removed because of the setting `missing`, `is_correct` describes the removed label.
+        Whether the annotator's label is the true class. If a label was removed because of the setting `missing`,
+        `is_correct` describes the removed label.
     truth : ndarray of int, shape (n_items,)
         True class of each item, as a position in `annotations.classes`.
     weakness : ndarray of int, shape (n_annotators,), or None
@@ -32,8 +32,8 @@ class SyntheticCrowd:
         Set by `hammer_spammer_annotators`: whether each annotator is a hammer (True) or a spammer (False) on each
         class. A hammer labels every item of the class correctly; a spammer gives wrong labels or guesses.
     habit : ndarray of bool, shape (n_annotators, n_classes, n_classes), or None
-        Set by `habit_annotators`: whether each annotator has the habit of labelling a class as another; axes
-        (annotator, true class, label).
+        Set by `habit_annotators`: whether each annotator has the habit of labelling a class as another class. The axes
+        are (annotator, true class, label).
 
     See Also
     --------
@@ -58,7 +58,7 @@ class SyntheticCrowd:
 
     @property
     def accuracy(self) -> NDArray[np.float64]:
-        """Share of each annotator's labels that are right: ndarray of shape (n_annotators,); NaN without labels."""
+        """Share of right labels of each annotator: ndarray of shape (n_annotators,). NaN if there are no labels."""
         ann = self.annotations
         correct = np.bincount(
             ann.annotator, weights=self.is_correct[ann.item, ann.annotator], minlength=ann.n_annotators
@@ -71,7 +71,7 @@ class SyntheticCrowd:
     def all_wrong_share(self) -> float:
         """Share of the labelled items on which every label is wrong; NaN if no item has labels.
 
-        On these items, no method can select a right label; the class can only be learned from other items.
+        On these items, no method can select a right label. It can only learn the class from other items.
         """
         ann = self.annotations
         has_right_label = np.zeros(ann.n_items, bool)
@@ -83,8 +83,8 @@ class SyntheticCrowd:
     def confusion_matrices(self) -> NDArray[np.float64]:
         """P(label | true class) of each annotator, from counts: ndarray of shape (n_annotators, n_classes, n_classes).
 
-        The axes are (annotator, true class, label). Rows sum to 1. A row is NaN if the annotator labelled no item of
-        its class.
+        The axes are (annotator, true class, label). Each row sums to 1. A row is NaN if the annotator labelled no item
+        of the true class.
         """
         ann = self.annotations
         R, K = ann.n_annotators, ann.n_classes
@@ -151,7 +151,7 @@ def annotate(
     """Return annotations from class codes (N, R); a given share of the labels is left out at random."""
     given = np.where(_left_out(codes.shape, missing, generator), -1, codes)
     annotations = Annotations.from_matrix(given, classes=range(len(classes)), annotators=annotators)
-    annotations.classes = classes  # set last: as names, -1 could be a class
+    annotations.classes = classes  # set after the codes were checked, because a class can have the name -1
     return annotations
 
 

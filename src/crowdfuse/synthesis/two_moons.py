@@ -11,7 +11,8 @@ from crowdfuse.labels.annotations import Annotations
 def two_moon_annotators(X: NDArray[np.float64]) -> Annotations:
     """Label points (x, y) like the paper's two annotators.
 
-    The first annotator gives label 1 if x >= 0, the second if y <= 0. Otherwise they give label 0.
+    The first annotator gives label 1 if x >= 0, otherwise label 0. The second annotator gives label 1 if y <= 0,
+    otherwise label 0.
 
     Parameters
     ----------
@@ -21,7 +22,7 @@ def two_moon_annotators(X: NDArray[np.float64]) -> Annotations:
     Returns
     -------
     Annotations
-        Of two annotators, with classes 0 and 1.
+        The labels of two annotators, with classes 0 and 1.
 
     Examples
     --------

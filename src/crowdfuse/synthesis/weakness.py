@@ -1,4 +1,4 @@
-"""The paper's rule: each annotator has one image, the weakness, and is wrong on all items that look like it."""
+"""The paper's rule: each annotator has a weakness, which is one image, and is wrong on all items similar to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crowdfuse.synthesis.wrong_label_kinds import (
     shifts,
 )
 
-N_CANDIDATES = 512  # rows of X among which weaknesses are chosen
+N_CANDIDATES = 512  # weaknesses are chosen among this many random rows of X
 
 
 def weakness_annotators(
@@ -41,7 +41,8 @@ def weakness_annotators(
 ) -> SyntheticCrowd:
     """Create annotators who are wrong on all items within distance `epsilon` of one row of X, their weakness.
 
-    On all other items they are right. This is the paper's rule.
+    On all other items, they are right. This is the paper's rule. The wrong items and the kind of wrong labels can be
+    chosen with `epsilon` and `wrong`.
 
     Parameters
     ----------
@@ -52,34 +53,34 @@ def weakness_annotators(
     weakness : sequence of int, default=None
         One row number of X per annotator. The annotator is wrong on the items near this row.
     epsilon : float or sequence of float
-        Annotators are wrong on items within this Euclidean distance of their weakness. One value for all annotators, or
+        Annotators are wrong on items within this Euclidean distance of their weakness: one value for all annotators, or
         one value per annotator.
     distances : array-like of shape (n_items, n_annotators), default=None
-        Distance of each item to the weakness of each annotator; given instead of X.
+        Distance of each item to the weakness of each annotator. Pass it instead of X.
     accuracies : sequence of float, default=None
-        Target accuracy of each annotator; given instead of `weakness`. The weakness of each annotator is then one of
-        512 random rows: the row that gives the accuracy closest to the target if all labels within `epsilon` are wrong.
-        No row is used twice. The attribute `weakness` of the result holds the chosen rows; if they are passed as
-        `weakness`, the labels are the same.
+        Target accuracy of each annotator. Pass it instead of `weakness`, to choose the weaknesses automatically: among
+        512 random rows of X, each annotator gets the row with the accuracy closest to the target, if all labels within
+        `epsilon` are wrong. No row is used twice. The result has the chosen rows in its attribute `weakness`. Passing
+        them as `weakness` gives the same labels.
     wrong : str, default="uniform"
-        How the labels within `epsilon` are chosen, with K classes:
+        How the labels within `epsilon` of the weakness are chosen. K is the number of classes.
 
-        - "uniform": a class drawn uniformly from the K - 1 wrong ones, as in the paper.
+        - "uniform": a class drawn uniformly from the K - 1 wrong classes, as in the paper.
         - "any": a class drawn uniformly from all K classes, so that 1 of K labels is right by chance.
-        - "looks": the class of the weakness row. Items of this class therefore keep a right label. With `distances`,
-          `weakness` must be given as well.
+        - "looks": the class of the weakness row. Items of this class therefore keep a right label. If `distances` is
+          given, `weakness` must be given as well.
         - "shift": the class number plus a fixed shift, modulo K. Each annotator has one shift from 1 to K - 1, drawn at
-          random; shifts repeat only after all were used.
-        - "neighbour": the class that is most similar to the true class, the same for all annotators. It is taken from
-          `confusable` if given. Otherwise it is the class with the nearest mean, computed from `inputs` or, by default,
-          from X.
+          random. A shift is used again only after all others were used.
+        - "neighbour": the class that is most similar to the true class. It is the same for all annotators. It is taken
+          from `confusable` if given. Otherwise it is the class with the nearest mean, computed from `inputs` or, by
+          default, from X.
         - "copy": one wrong class per item, drawn uniformly. All annotators who are wrong on the item give this class.
     inputs : array-like of shape (n_items, ...), default=None
         Inputs from which "neighbour" computes the class means; by default X.
     confusable : mapping of class to class, default=None
-        For each true class, the class that "neighbour" gives instead.
+        For each true class, the wrong class that "neighbour" gives.
     missing : float, default=0.0
-        Share of the labels to leave out at random; every item keeps at least one label. Which labels are left out does
+        Share of the labels to leave out at random; every item keeps at least one label. The choice of these labels does
         not depend on `wrong`.
     annotators : sequence, default=None
         Annotator ids; by default 0, 1, 2, ...
@@ -89,7 +90,7 @@ def weakness_annotators(
     Returns
     -------
     SyntheticCrowd
-        The attribute `weakness` is set if the rows are known.
+        Its attribute `weakness` is set if the rows are known.
 
     Raises
     ------
@@ -127,13 +128,16 @@ def weakness_annotators(
     rows: IntArray | None = None
     if distances is not None:
         if X is not None or accuracies is not None:
-            raise ValueError("distances= is given instead of X and accuracies=: leave out X and accuracies")
+            raise ValueError("distances= replaces X and accuracies=; leave out X and accuracies=")
         distance = _check_distances(np.asarray(distances, np.float64), len(truth))
         reach = _check_epsilon(epsilon, distance.shape[1])
         if weakness is not None:
             rows = _check_weakness(weakness, len(truth))
             if len(rows) != len(reach):
-                raise ValueError(f"weakness names {len(rows):,} rows, but distances has {len(reach):,} columns")
+                raise ValueError(
+                    f"weakness has {len(rows):,} row numbers, but distances has {len(reach):,} columns; both must "
+                    "have one per annotator"
+                )
         elif wrong == "looks":
             raise ValueError(
                 "wrong='looks' gives items the class of the annotator's weakness image, but distances= does not tell "
@@ -141,7 +145,9 @@ def weakness_annotators(
             )
     else:
         if X is None:
-            raise ValueError("weakness_annotators needs either X together with weakness= or accuracies=, or distances=")
+            raise ValueError(
+                "weakness_annotators needs X or distances=. If you pass X, also pass weakness= or accuracies="
+            )
         images = as_rows(X, len(truth))
         if weakness is not None and accuracies is None:
             rows = _check_weakness(weakness, len(images))
@@ -151,7 +157,7 @@ def weakness_annotators(
             reach = _check_epsilon(epsilon, len(wanted))
             rows = _choose_rows(images, wanted, reach, for_rows)
         else:
-            raise ValueError("give either weakness= (rows of X) or accuracies= (shares of right labels), and not both")
+            raise ValueError("pass exactly one of weakness= (rows of X) and accuracies= (shares of right labels)")
         distance = _check_distances(distances_to(images, images[rows].astype(np.float64)), len(images))
 
     mistake = draw_wrong_labels(truth, len(reach), K, generator)
@@ -177,7 +183,7 @@ def weakness_annotators(
 def _choose_rows(
     inputs: NDArray[Any], accuracies: NDArray[np.float64], reach: NDArray[np.float64], generator: np.random.Generator
 ) -> IntArray:
-    """One row per annotator: the one, of random candidates, that brings the accuracy closest to the target."""
+    """One row per annotator: among random candidates, the row with the accuracy closest to the target."""
     drawn = generator.choice(len(inputs), min(len(inputs), max(N_CANDIDATES, len(accuracies))), replace=False)
     # |a - b|^2 = |a|^2 - 2ab + |b|^2, centred on the candidates, to avoid cancellation
     candidates = inputs[drawn].astype(np.float64)
@@ -222,7 +228,7 @@ def _warn_of_extremes(made: SyntheticCrowd) -> None:
 def _check_confusable(
     wrong: WrongLabelKind, X: ArrayLike | None, inputs: ArrayLike | None, confusable: Mapping[Any, Any] | None
 ) -> None:
-    """Raise an error unless exactly one source of confusable classes is given when it is needed, and none otherwise."""
+    """Raise an error unless there is one source of confusable classes if it is needed, and none if it is not."""
     for name, value in (("inputs", inputs), ("confusable", confusable)):
         if value is not None and wrong != "neighbour":
             raise ValueError(f"{name}= can be used only with wrong='neighbour', got wrong={wrong!r}; leave out {name}=")
@@ -230,8 +236,8 @@ def _check_confusable(
         raise ValueError("confusable already defines the confused classes: leave out inputs")
     if wrong == "neighbour" and X is None and inputs is None and confusable is None:
         raise ValueError(
-            "wrong='neighbour' uses the most similar class, which distances do not contain: give inputs= for the means "
-            "of the classes, or a table confusable={class: class}"
+            "wrong='neighbour' gives each item the most similar class, which distances= does not tell. Pass inputs= "
+            "to compute the class means, or confusable={class: class}"
         )
 
 
@@ -246,8 +252,8 @@ def _check_distances(distance: NDArray[np.float64], n_items: int) -> NDArray[np.
     if not usable.all():
         item, annotator = np.argwhere(~usable)[0]
         raise ValueError(
-            f"row {item}: its distance to the weakness of annotator {annotator} is {distance[item, annotator]}; "
-            "it must be finite and at least 0: correct it, or replace NaN and infinity in this row of the inputs"
+            f"row {item}: the distance to the weakness of annotator {annotator} is {distance[item, annotator]}, but "
+            "it must be finite and at least 0. Correct it, or replace NaN and infinity in this row of the inputs"
         )
     return distance
 
@@ -266,7 +272,7 @@ def _check_weakness(weakness: Sequence[int], n_items: int) -> IntArray:
     """The rows of X, if they exist."""
     rows = np.asarray(weakness)
     if rows.ndim != 1 or not len(rows) or rows.dtype.kind not in "iu":
-        raise ValueError(f"weakness must name one row of X for each annotator, got {weakness!r}")
+        raise ValueError(f"weakness must be one row number of X for each annotator, got {weakness!r}")
     outside = rows[(rows < 0) | (rows >= n_items)]
     if len(outside):
         raise ValueError(f"weakness {format_names(outside)} is not a row of X, whose rows are 0 to {n_items - 1:,}")

@@ -17,14 +17,14 @@ WRONG_LABEL_KINDS: tuple[WrongLabelKind, ...] = ("uniform", "any", "looks", "shi
 
 
 def draw_wrong_labels(truth: IntArray, n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
-    """Return a class drawn uniformly from the wrong ones for each item and annotator, (N, R)."""
+    """Return a class drawn uniformly from the wrong classes, for each item and annotator, (N, R)."""
     shift = generator.integers(1, n_classes, (len(truth), n_annotators))  # a shift of 0 would be the true class
     wrong: IntArray = (truth[:, None] + shift) % n_classes
     return wrong
 
 
 def shifts(n_annotators: int, n_classes: int, generator: np.random.Generator) -> IntArray:
-    """Return one random shift from 1 to K - 1 per annotator, (R,). Shifts repeat only after all were used.
+    """Return one random shift from 1 to K - 1 per annotator, (R,). A shift repeats only after all others were used.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def shifts(n_annotators: int, n_classes: int, generator: np.random.Generator) ->
 def confusable_classes(
     confusable: Mapping[Any, Any] | None, inputs: ArrayLike | None, truth: IntArray, classes: NDArray[Any], name: str
 ) -> IntArray:
-    """Return for each class the class it is confused with, (K,): from a given table, or with the nearest mean."""
+    """Return for each class the class it is confused with, (K,): from a table, or the class with the nearest mean."""
     if confusable is None:
         assert inputs is not None
         return nearest_classes(as_rows(inputs, len(truth), name), truth, len(classes), name)
@@ -47,7 +47,7 @@ def confusable_classes(
     confused = class_positions(list(confusable.values()), classes, "confusable")
     if (true == confused).any():
         raise ValueError(
-            f"confusable confuses class {format_names(classes[true[true == confused]])} with itself; name another "
+            f"confusable confuses class {format_names(classes[true[true == confused]])} with itself; give another "
             "class for it"
         )
     table = np.full(len(classes), -1)

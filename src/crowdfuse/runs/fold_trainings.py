@@ -1,4 +1,4 @@
-"""Cross-fit the classifier of a run, one fold after the other or several at a time, and resume where it stopped."""
+"""Cross-fit the classifier of a run, one or several folds at a time, and resume a stopped run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from crowdfuse.training.progress import print_message
 
 
 def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Path, jobs: int) -> OutOfFold | None:
-    """Return out-of-fold predictions of all items; None if interrupted.
+    """Return out-of-fold predictions: each item is predicted by a classifier that was trained without it.
 
     Finished folds are stored in the run folder and are not trained again.
 
@@ -43,7 +43,7 @@ def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Pat
     Returns
     -------
     predictions : OutOfFold or None
-        None if a training was interrupted.
+        None if training was interrupted.
     """
     if not classifier.cross_fits_itself and jobs > 1:
         trainings = run_fold_trainings(classifier, job, data, None)
@@ -95,7 +95,7 @@ def training_costs(classifier: CrowdClassifier, job: Job, data: JobData) -> tupl
 
 
 def _training_gold(classifier: CrowdClassifier, data: JobData) -> IntArray | None:
-    """True class of each row that is trained on, as a position in `classes_`; None without gold."""
+    """True class of each training row, as a position in `classes_`; None if there is no gold."""
     names = data.gold_by_row()
     return None if names is None else gold_codes(names, classifier.classes_, len(data.items))
 
