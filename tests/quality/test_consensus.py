@@ -193,7 +193,7 @@ def test_estimates_of_right_labels_help_where_annotators_depend_on_the_item() ->
     assert float(useless.parameters["gate_weight"]) < 0.1
     with pytest.raises(ValueError, match="3,000 labels"):
         consensus(ann, probs, right_probability=right[:-1])
-    with pytest.raises(ValueError, match="changes this order"):
+    with pytest.raises(ValueError, match="changes the order"):
         consensus(ann, probs, items=np.arange(N), right_probability=right)
 
 

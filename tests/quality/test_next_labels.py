@@ -199,7 +199,7 @@ def test_no_information_is_computed_once_the_budget_is_spent(monkeypatch: pytest
         ({"budget": float("nan")}, "budget"),
         ({"budget": True}, "budget"),
         ({"annotators": ["ada", "ada"]}, "more than once: 'ada'"),
-        ({"cost": {"ada": 1.0}}, "no price for 'bob', 'cy'"),
+        ({"cost": {"ada": 1.0}}, "no cost for 'bob', 'cy'"),
         ({"cost": {"ada": 1.0, "bob": 0.0, "cy": 1.0}}, "cost of 'bob' is 0"),
         ({"cost": {"ada": 1.0, "bob": "two", "cy": 1.0}}, "cost of 'bob' is 'two'; costs must be numbers above 0"),
         ({"annotators": []}, "annotators= is empty"),
@@ -218,7 +218,7 @@ def test_other_models_are_refused_with_the_way_out() -> None:
     ann, model = make()
     with pytest.raises(TypeError, match=r"clf.consensus\(X, ann\)"):
         next_labels(ann, np.full((6, 3), 1 / 3), 1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"cost must map each annotator to a price, such as .*, got float"):
+    with pytest.raises(TypeError, match=r"cost must map each annotator to a number, such as .*, got float"):
         next_labels(ann, model, 1, cost=2.0)  # type: ignore[arg-type]
     more = Annotations.from_matrix(np.zeros((7, 3), int), annotators=NAMES)
     with pytest.raises(ValueError, match="does not know the items 6"):

@@ -1,4 +1,4 @@
-"""Consensus, choosing between models without gold labels, whom to ask next, and diagnostics."""
+"""The consensus, choosing between models without gold labels, choosing the next labels to collect, and diagnostics."""
 
 from __future__ import annotations
 

@@ -9,24 +9,25 @@ from crowdfuse.aggregation.votes import FloatArray, normalize_log_joint
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.shared_mistakes import temper
 
-N_BURN_IN = 20  # draws that are left out: the first ones depend on the start
+N_BURN_IN = 20  # first draws, which are left out because they depend on the start
 MIN_DRAWS, MAX_DRAWS = 30, 100
-MAX_DRAWN_VALUES = 4e8  # numbers of all draws together, which bounds the time for large data
+MAX_DRAWN_VALUES = 4e8  # over all draws; bounds the time for large data
 Z_95 = 1.96
-VARIANCE_INFLATION = 1.2  # the draws keep the calibration of the classifier fixed
-MODEL_ERROR = 0.004  # standard error of the model itself: no interval is narrower than plus and minus 0.8 points
+VARIANCE_INFLATION = 1.2  # because the draws keep the calibration of the classifier fixed
+MODEL_ERROR = 0.004  # standard error of the model itself: every interval is at least +/- 0.8 percentage points wide
 
 
 def accuracy_with_interval(fit: PosteriorFit, temperature: float, seed: int = 0) -> tuple[FloatArray, FloatArray]:
     """Estimate the share of each annotator's labels that are right.
 
-    A Gibbs sampler draws the true class of every item, and then confusion matrices given these classes, in turn. Each
-    draw of classes gives the share of right labels of each annotator. Their mean is the accuracy; their spread, widened
-    for what the draws leave out, is the interval. The mean of the class probabilities alone would be too high if the
-    annotator's own label is among the evidence, and too low if it is not.
+    A Gibbs sampler draws the true class of every item, then confusion matrices given these classes, and so on. Each
+    draw of the classes gives each annotator a share of right labels. The mean of these shares is the accuracy. Their
+    standard deviation gives the interval, which is widened because the draws do not include all uncertainty. A simple
+    mean of class probabilities would be biased: too high if the annotator's own label is part of the evidence, and too
+    low if it is not.
 
-    How much annotators share mistakes is uncertain where they do. So each draw lowers the confidence by another
-    exponent, between `temperature` squared and 1.
+    If annotators share mistakes, the amount is uncertain. So each draw lowers the confidence by a different exponent,
+    between `temperature` squared and 1.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ def accuracy_with_interval(fit: PosteriorFit, temperature: float, seed: int = 0)
     Returns
     -------
     accuracy : ndarray of shape (n_annotators,)
-        NaN for annotators without labels.
+        Share of right labels; NaN for annotators without labels.
     interval : ndarray of shape (n_annotators, 2)
         Lower and upper end of the 95 % interval; NaN for annotators without labels.
     """
@@ -71,7 +72,7 @@ def accuracy_with_interval(fit: PosteriorFit, temperature: float, seed: int = 0)
 
 
 def _draw_classes(probabilities: FloatArray, generator: np.random.Generator) -> IntArray:
-    """One class per row of (n, K), drawn by its probability."""
+    """Return one class per row, drawn from its probabilities (n, K)."""
     cumulative = probabilities.cumsum(1)
     drawn: IntArray = (cumulative < generator.random((len(cumulative), 1)) * cumulative[:, -1:]).sum(1)
     last: IntArray = np.minimum(drawn, probabilities.shape[1] - 1)

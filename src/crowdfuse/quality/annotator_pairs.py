@@ -1,15 +1,16 @@
 """Pairs of annotators: how strongly their labels depend on each other, beyond what the true class explains.
 
 If two annotators with confusion matrices A and B are independent, they give the labels a and b to an item of class k
-with probability A[k, a] * B[k, b]. The alternative is that the two labels are coupled on a share `dependence` of the
-items: there they agree as often as the labels of two annotators with these confusion matrices can,
+with probability A[k, a] * B[k, b]. In the alternative model, the two labels are coupled on a share `dependence` of the
+items. Coupled labels agree as often as the two confusion matrices allow:
 
     P(a, b | k)  =  (1 - dependence) * A[k, a] * B[k, b]  +  dependence * coupled[k, a, b]
 
-so that each of the two makes as many mistakes as before, but makes them together with the other. Both models are fitted
-to the common items, with the labels of all annotators, by EM; their likelihood ratio is the evidence. The fit of the
-alternative starts from the votes of the others, since two annotators who make the same mistakes confirm each other and
-appear to be right in a consensus that counts them as independent.
+So each of the two annotators makes as many mistakes as if they were independent, but they make the mistakes on the same
+items. Both models are fitted by EM to the items that both annotators labelled (the common items), with the labels of
+all annotators. The likelihood ratio of the two models is the evidence. The fit of the alternative starts from the votes
+of all other annotators. The reason: two annotators who make the same mistakes confirm each other, so they seem to be
+right in a consensus that treats them as independent.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from scipy.sparse import csr_matrix
 from crowdfuse.quality.independent_crowd import FloatArray, IndependentCrowd, IntArray, log_joint, normalize_log
 
 MIN_COMMON_ITEMS = 40
-MAX_COMMON_ITEMS = 1_500  # of more common items, a sample is used
-MAX_SUSPICIOUS_PAIRS = 30  # pairs that are examined closely: those that most often give the same wrong label
-MAX_TYPICAL_PAIRS = 15  # other pairs that are examined for comparison
-MAX_LABEL_PAIRS = 30_000_000  # of more pairs of labels on the same item, a random sample of items is used
+MAX_COMMON_ITEMS = 1_500  # if there are more common items, a sample is used
+MAX_SUSPICIOUS_PAIRS = 30  # pairs that most often give the same wrong label; they are examined closely
+MAX_TYPICAL_PAIRS = 15  # other pairs, which are examined for comparison
+MAX_LABEL_PAIRS = 30_000_000  # if items have more pairs of labels in total, a random sample of items is used
 MAX_EM_ITERATIONS = 30
 CONVERGED_GAIN = 0.02  # EM stops when an iteration raises the log-likelihood by less than this
 MAX_DEPENDENCE = 0.99
-MIN_DEPENDENCE = 0.01  # a smaller dependence is never evidence, and not compared with independence
+MIN_DEPENDENCE = 0.01  # a smaller dependence is treated as independence
 
 
 @dataclass(frozen=True)
 class PairEvidence:
-    """Dependence of one pair of annotators on their common items.
+    """How strongly the labels of two annotators depend on each other, on the items that both labelled (common items).
 
     Attributes
     ----------
@@ -44,16 +45,16 @@ class PairEvidence:
     n_common : int
         Number of common items.
     dependence : float
-        Estimated share of the items on which their labels are coupled, from 0 (independent) to 1.
+        Estimated share of the common items on which the labels are coupled, from 0 (independent) to 1.
     log_ratio : float
-        Difference of the log-likelihoods with this dependence and with independence, without the item that speaks most
-        for dependence; at least 0.
+        Log-likelihood with this dependence minus log-likelihood with independence; at least 0. The item with the
+        strongest evidence for dependence is left out.
     same_mistakes : float
-        Estimated number of items to which both gave the same wrong label.
+        Estimated number of items to which both annotators gave the same wrong label.
     expected_same_mistakes : float
         The value of `same_mistakes` expected for independent annotators.
     disagreements : int
-        Number of items to which they gave different labels.
+        Number of items to which the annotators gave different labels.
     expected_disagreements : float
         The value of `disagreements` expected for independent annotators.
     """
@@ -70,17 +71,18 @@ class PairEvidence:
 
 
 class ChosenPairs(NamedTuple):
-    """The pairs that are worth a close examination.
+    """The pairs of annotators that are examined closely.
 
     Attributes
     ----------
     n_pairs : int
         Number of pairs with at least 40 common items.
     pairs : list of tuple of int
-        All of them if there are at most 45. Otherwise the 30 that most often give the same label against the consensus,
-        compared with chance, and 15 random others.
+        All these pairs if there are at most 45. Otherwise 30 suspicious pairs, which give the same label against the
+        consensus more often than expected by chance, and 15 random other pairs.
     is_typical : list of bool
-        Whether a pair shows how dependent pairs in general are, because it was not chosen for its many shared mistakes.
+        For each pair, whether it is a random pair (not chosen for its shared mistakes) and so shows how dependent pairs
+        usually are.
     """
 
     n_pairs: int
@@ -94,7 +96,7 @@ def choose_pairs(crowd: IndependentCrowd, n_annotators: int, seed: int = 0) -> C
     Parameters
     ----------
     crowd : IndependentCrowd
-        The labels and the fitted model. Sources beyond `n_annotators` are not paired.
+        The labels and the fitted model. Sources from number `n_annotators` on (the classifier) are not paired.
     n_annotators : int
         Number of annotators.
     seed : int, default=0
@@ -134,7 +136,7 @@ def _screen(
     item, annotator, label = item[keep], annotator[keep], label[keep]
 
     def count_common(rows: IntArray, columns: IntArray, n_rows: int) -> csr_matrix:
-        """Return the number of rows that two columns have in common, as a sparse matrix."""
+        """Return, for each pair of columns, the number of rows that both contain, as a sparse matrix."""
         incidence = csr_matrix((np.ones(len(rows)), (rows, columns)), shape=(n_rows, n_annotators))
         return (incidence.T @ incidence).tocsr()
 
@@ -166,13 +168,13 @@ def examine_pair(crowd: IndependentCrowd, pair: tuple[int, int], seed: int = 0) 
     pair : tuple of int
         The annotators.
     seed : int, default=0
-        Seed of the sample of items, if there are more than 1,500 common ones.
+        Seed of the sample of items, which is drawn if there are more than 1,500 common items.
 
     Returns
     -------
     evidence : PairEvidence or None
-        None if too little besides the pair is known about the common items: on average fewer than two labels or
-        predictions (one, if fewer than half of all items are common).
+        None if the common items have too few labels of other annotators: on average fewer than two labels or
+        predictions per item. If the common items are fewer than half of all items, one is enough.
     """
     first, second = pair
     said_first, said_second = crowd.labels_of(first), crowd.labels_of(second)
@@ -202,7 +204,7 @@ def examine_pair(crowd: IndependentCrowd, pair: tuple[int, int], seed: int = 0) 
 
 
 def _log_ratio(model: _PairModel, dependent: _PairFit, posterior: FloatArray) -> float:
-    """Return the gain in log-likelihood over the better of two independent fits, without the item of most gain."""
+    """Return the gain in log-likelihood over the better of two independent fits, without the item of highest gain."""
     if dependent.dependence < MIN_DEPENDENCE:
         return 0.0
     fits = [model.fit(start, can_depend=False) for start in (posterior, dependent.posterior)]
@@ -212,7 +214,7 @@ def _log_ratio(model: _PairModel, dependent: _PairFit, posterior: FloatArray) ->
 
 
 class _PairFit(NamedTuple):
-    """A model of a pair, fitted to its common items; confusion matrices have axes (said, true)."""
+    """A model of a pair, fitted to its common items. Confusion matrices have axes (given label, true class)."""
 
     log_likelihood: FloatArray  # of the labels of each item
     dependence: float
@@ -223,14 +225,14 @@ class _PairFit(NamedTuple):
 
 
 class _PairModel:
-    """The labels of the common items of a pair, for EM on these items; the other items keep their expected counts."""
+    """The labels of the common items of a pair, for EM on these items. Expected counts of all other items are fixed."""
 
     def __init__(
         self, crowd: IndependentCrowd, items: IntArray, pair: tuple[int, int], said: tuple[IntArray, IntArray]
     ) -> None:
         K = crowd.n_classes
         labels, posterior = crowd.labels[items], crowd.posterior[items]
-        used, matrix = np.unique(labels.indices // K, return_inverse=True)  # the other matrices play no part
+        used, matrix = np.unique(labels.indices // K, return_inverse=True)  # the other matrices are not needed
         shape = (len(items), len(used) * K)
         self.labels = csr_matrix((labels.data, matrix * K + labels.indices % K, labels.indptr), shape=shape)
         self.crowd, self.said = crowd, said
@@ -245,7 +247,7 @@ class _PairModel:
         self.outside_classes = np.maximum(crowd.class_counts - posterior.sum(0), 0)
 
     def votes_of_others(self) -> FloatArray:
-        """Return class probabilities from the vote of all but the pair: (n_items, n_classes)."""
+        """Return class probabilities from the votes of all annotators except the pair: (n_items, n_classes)."""
         K = self.crowd.n_classes
         votes = np.asarray(self.others @ np.tile(np.eye(K), (self.others.shape[1] // K, 1)))
         shares: FloatArray = (votes + 1 / K) / (votes.sum(1, keepdims=True) + 1)
@@ -280,18 +282,18 @@ class _PairModel:
 
 
 def couple(says_first: FloatArray, says_second: FloatArray) -> FloatArray:
-    """Return the probabilities of the labels of two annotators who agree as often as they can.
+    """Return the probabilities of the labels of two annotators who agree as often as their confusion matrices allow.
 
     Parameters
     ----------
     says_first, says_second : ndarray of shape (n_classes, n_classes)
-        Confusion matrices with axes (said, true).
+        Confusion matrices with axes (given label, true class).
 
     Returns
     -------
     coupled : ndarray of shape (n_classes, n_classes, n_classes)
-        P(both labels | true), axes (said by the first, said by the second, true). Summed over the second it is
-        `says_first`, over the first `says_second`.
+        P(both labels | true class), axes (label of the first, label of the second, true class). The sum over the second
+        axis is `says_first`, and the sum over the first axis is `says_second`.
 
     Examples
     --------

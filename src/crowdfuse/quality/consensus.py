@@ -1,4 +1,4 @@
-"""The consensus of labels and a classifier: one answer per item, one figure per annotator, one per label."""
+"""The consensus of labels and a classifier: a class per item, an accuracy per annotator, a suspicion per label."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from crowdfuse.quality.annotator_accuracy import accuracy_with_interval
 from crowdfuse.quality.diagnostics import Finding, diagnose
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 
-UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution in the classifier's probabilities: none stays 0
+UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution that is mixed in, so that no probability is 0
 ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabilities from 1
 
 
@@ -43,12 +43,12 @@ class Consensus(Aggregate):
         Names of the annotators.
     class_probabilities : ndarray of shape (n_items, n_classes)
         Probability of each class given the labels, the classifier and gold. For items without labels, the calibrated
-        probability of the classifier.
+        probability by the classifier.
     consensus_codes : ndarray of shape (n_items,)
         The most probable class, as a position in `classes`.
     annotator_accuracy : ndarray of shape (n_annotators,)
-        Estimated share of each annotator's labels that are right. NaN for annotators without labels. NaN for all
-        annotators if their accuracy cannot be estimated; `limitations` then says why.
+        Estimated share of each annotator's labels that are right. NaN for annotators without labels. If the accuracy
+        cannot be estimated, NaN for all annotators, and `limitations` says why.
     annotator_accuracy_interval : ndarray of shape (n_annotators, 2)
         Lower and upper end of the 95 % interval of each accuracy.
     labels_per_item : ndarray of shape (n_items,)
@@ -56,8 +56,9 @@ class Consensus(Aggregate):
     labels_per_annotator : ndarray of shape (n_annotators,)
         Number of labels of each annotator.
     confusion_matrices : ndarray of shape (n_annotators, n_classes, n_classes) or None
-        P(given label | true class), with axes (annotator, true class, given label). Annotators with few labels get a
-        matrix close to that of the average annotator. None if the matrices would take more than 256 MB.
+        P(given label | true class), with axes (annotator, true class, given label). The fewer labels an annotator has,
+        the closer the matrix is to the matrix of the average annotator. None if the matrices would take more than 256
+        MB.
     parameters : mapping of str to ndarray
         Fitted parameters of the model. `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier's
         probabilities; if sharpness is 0, the classifier is ignored. `gate_weight` (a scalar) is the weight of the
@@ -65,7 +66,7 @@ class Consensus(Aggregate):
         annotators' mistakes depend on the input. `temperature` (a scalar) is the exponent that lowers the confidence
         because of this dependence; 1 leaves the confidence unchanged.
     log_likelihood : tuple of float
-        Log-likelihood of the labels under the fitted model, as a tuple with one number.
+        A tuple with one number: the log-likelihood of the labels under the fitted model.
     converged : bool
         Whether EM converged.
     annotations : Annotations
@@ -75,21 +76,25 @@ class Consensus(Aggregate):
     predicted_probabilities : ndarray of shape (n_items, n_classes) or None
         Class probabilities that the classifier predicts from the inputs alone. None if there is no classifier.
     out_of_fold_probabilities : ndarray of shape (n_items, n_classes) or None
-        The classifier's probabilities that the consensus was computed from, before calibration. Each item is predicted
-        by a copy of the classifier that was not trained on it, unless `n_folds` is 0. None if there is no classifier.
+        The classifier's probabilities from which the consensus was computed, before calibration. Each item was
+        predicted by a copy of the classifier that was not trained on it (unless `n_folds` is 0). None if there is no
+        classifier.
     gold_codes : ndarray of shape (n_items,) or None
         Gold class of each item, as a position in `classes`; -1 for items without gold. None if no gold was given.
     n_folds : int or None
-        Number of folds of the cross-fitting; 0 if the classifier was trained on these labels; None if unknown.
+        Number of folds that the out-of-fold probabilities were computed with. 0 if the classifier was trained on these
+        labels. None if the number is unknown.
     limitations : tuple of str
-        Sentences about quantities that cannot be estimated, or not reliably, with the reason.
+        Sentences about quantities that cannot be estimated or are unreliable, with the reason. Empty if there are none.
     findings : tuple of Finding
-        Faults that statistical tests found in the labels, such as annotators who share mistakes; see `diagnose`.
+        Faults that statistical tests found in the labels, such as annotators who make the same mistakes; see
+        `diagnose`.
 
     See Also
     --------
     consensus : Computes this result from the probabilities of any classifier.
-    next_labels : Chooses the labels to ask for next.
+    next_labels : Chooses the labels to collect next.
+
     """
 
     annotations: Annotations
@@ -120,12 +125,12 @@ class Consensus(Aggregate):
 
     @property
     def predicted_codes(self) -> IntArray | None:
-        """Class that the classifier predicts, ndarray of shape (n_items,); None without a classifier."""
+        """Class that the classifier predicts, ndarray of shape (n_items,); None if there is no classifier."""
         return None if self.predicted_probabilities is None else self.predicted_probabilities.argmax(1)
 
     @property
     def share_of_votes(self) -> FloatArray:
-        """Share of each item's labels that equal the consensus, ndarray of shape (n_items,); NaN without labels."""
+        """Share of each item's labels that equal the consensus, ndarray of shape (n_items,). NaN without labels."""
         ann = self.annotations
         equal = np.bincount(ann.item, ann.label == self.consensus_codes[ann.item], minlength=ann.n_items)
         with np.errstate(invalid="ignore"):
@@ -134,10 +139,10 @@ class Consensus(Aggregate):
 
     @property
     def annotator_order(self) -> IntArray:
-        """Positions of the annotators with labels, the surely least accurate first, ndarray of shape (n_labelling,).
+        """Order of the annotators in tables, as positions in `annotators`, ndarray of shape (n_labelling,).
 
-        They are sorted by the upper end of the accuracy interval; those with the same upper end by their number of
-        labels, highest first. Tables of annotators have this order.
+        The annotators are sorted by the upper end of the accuracy interval, lowest first. Annotators with the same
+        upper end are sorted by their number of labels, highest first. Annotators without labels are left out.
         """
         order = np.lexsort((-self.labels_per_annotator, self.annotator_accuracy_interval[:, 1]))
         has_labels: IntArray = order[self.labels_per_annotator[order] > 0]
@@ -154,9 +159,9 @@ class Consensus(Aggregate):
         Returns
         -------
         pyarrow.Table
-            The least confident items first, with the columns item, label, confidence, n_labels, share_of_votes,
-            predicted and predicted_confidence. The last two are null without a classifier; share_of_votes is null for
-            items without labels.
+            Table with the columns item, label, confidence, n_labels, share_of_votes, predicted and
+            predicted_confidence. The least confident items come first. The last two columns are null if there is no
+            classifier; share_of_votes is null for items without labels.
 
         Examples
         --------
@@ -196,8 +201,8 @@ class Consensus(Aggregate):
         Returns
         -------
         pyarrow.Table
-            With the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high; the last three are null if
-            they cannot be estimated.
+            Table with the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high. The last three are
+            null if the accuracy cannot be estimated.
 
         Examples
         --------
@@ -277,28 +282,28 @@ def consensus(
     ann : Annotations
         The labels.
     pred_probs : array-like of shape (n_items, n_classes) or None, default=None
-        Class probabilities predicted by any classifier. They should be out of fold, as returned by
-        `cross_val_predict(..., method="predict_proba")`, because a classifier agrees too easily with labels that it was
-        trained on. None: only the labels are used.
+        Class probabilities predicted by any classifier. They should be out of fold (each item is predicted by a
+        classifier that was not trained on it), for example from `cross_val_predict(..., method="predict_proba")`.
+        Otherwise the classifier agrees too much with the labels that it was trained on. None: only the labels are used.
     items : array-like of shape (n_items,) or None, default=None
         Item id of each row of `pred_probs`. None: the rows are in the order of the items of `ann`.
     classes : array-like of shape (n_classes,) or None, default=None
         Class name of each column of `pred_probs`, for example `clf.classes_`. A class that occurs in the labels but has
         no column gets probability 0. None: `ann.classes`.
     gold : array-like of shape (n_items,) or None, default=None
-        Name of the true class of each row; None or NaN if unknown. A known class has probability 1. This helps to
+        Name of the true class of each row; None or NaN if unknown. A known class gets probability 1. Gold also helps to
         estimate the accuracy of the annotators and to calibrate the classifier.
     n_folds : int or None, default=None
-        Number of cross-validation folds that `pred_probs` were computed with. 0 means that the classifier was trained
-        on these same labels. In this case, calibration never raises its confidence, and `limitations` contains a
-        warning. None: `pred_probs` are out of fold, but the number of folds is unknown.
+        Number of cross-validation folds that `pred_probs` were computed with. 0: the classifier was trained on these
+        same labels; calibration then never raises its confidence, and `limitations` contains a warning. None:
+        `pred_probs` are out of fold, but the number of folds is unknown.
     predicted : array-like of shape (n_items, n_classes) or None, default=None
-        Class probabilities predicted by the final classifier, which was trained on all folds. They are stored as
-        `predicted_probabilities` and do not affect the consensus. None: the same as `pred_probs`.
+        Class probabilities predicted by the final classifier, which was trained on all items. They are stored as
+        `predicted_probabilities` and do not affect the consensus. None: `pred_probs` are stored.
     right_probability : array-like of shape (n_labels,) or None, default=None
-        For each label, in the order of `ann`, the probability that its annotator is right on this item, as estimated by
-        a method that was trained without the item. The more it helps to explain the labels, the more it counts. Cannot
-        be combined with `items`, which changes the order of the labels.
+        For each label, in the order of `ann`, the probability that its annotator is right on this item. It must be
+        estimated by a method that was trained without the item. It counts more if it helps more to explain the labels.
+        Cannot be combined with `items`, because `items` changes the order of the labels.
     seed : int, default=0
         Seed of the random draws from which the intervals are computed, and of the random choice between tied classes.
 
@@ -316,19 +321,21 @@ def consensus(
 
     See Also
     --------
-    CrowdClassifier.consensus : The same for a classifier of this library; computes the out-of-fold probabilities too.
-    next_labels : Chooses the labels to ask for next.
-    crowdfuse.aggregation.dawid_skene : Consensus without a classifier.
+    CrowdClassifier.consensus : Computes the consensus with a classifier of this library, and cross-fits the classifier.
+    next_labels : Chooses the labels to collect next.
+    crowdfuse.aggregation.dawid_skene : Computes a consensus without a classifier.
 
     Notes
     -----
     The model is described in `crowdfuse.aggregation.posterior` and fitted by EM. Each annotator's accuracy is shrunk
     towards the accuracy of all annotators, which counts like 10 labels. Each row of the annotator's confusion matrix is
-    shrunk towards the annotator's accuracy, which counts like 30 labels. The model is fitted with the classifier and
-    without it. If the classifier hardly raises the likelihood of the labels, it is ignored, and the result is the
-    consensus of the labels alone. If the mistakes of annotators depend on the input, several annotators tend to make
-    the same mistake, so the confidence is lowered: see `crowdfuse.quality.shared_mistakes`. The accuracy of an
-    annotator is averaged over random draws of the true classes: see `crowdfuse.quality.annotator_accuracy`.
+    shrunk towards the annotator's accuracy, which counts like 30 labels.
+
+    The model is fitted with and without the classifier. If the classifier hardly raises the likelihood of the labels,
+    it is ignored, and the result is the consensus of the labels alone. If the mistakes of annotators depend on the
+    input, several annotators tend to make the same mistake, so the confidence is lowered; see
+    `crowdfuse.quality.shared_mistakes`. The accuracy of an annotator is averaged over random draws of the true classes;
+    see `crowdfuse.quality.annotator_accuracy`.
 
     Examples
     --------
@@ -345,8 +352,8 @@ def consensus(
         )
     if items is not None and right_probability is not None:
         raise ValueError(
-            "right_probability= has one number per label in the order of ann, and items= changes this order: pass "
-            "ann.align(items) and leave out items="
+            "right_probability= cannot be combined with items=, because items= changes the order of the labels; pass "
+            "ann.align(items) instead of ann, and leave out items="
         )
     if pred_probs is None:
         pred_probs = np.full((ann.n_items, ann.n_classes), 1 / max(ann.n_classes, 1))
@@ -366,7 +373,7 @@ def consensus(
     labelled_log_p = log_p if labelled.all() else log_p[labelled]
     fit = fit_posterior(votes, labelled_log_p, certain[labelled], max_sharpness, gate)
     fit_without_gold = fit
-    if (certain >= 0).any():  # gold is compared with what the labels say without it
+    if (certain >= 0).any():  # the diagnostics compare gold with a consensus that does not use gold
         unknown = np.full_like(certain[labelled], -1)
         fit_without_gold = fit_posterior(votes, labelled_log_p, unknown, max_sharpness, gate)
     predicted_codes = None if shown is None else log_p.argmax(1)
@@ -385,7 +392,10 @@ def _result(
     findings: tuple[Finding, ...],
     seed: int,
 ) -> Consensus:
-    """The fitted model as a `Consensus`; `given` entered the model, `shown` comes from the final classifier."""
+    """Return the fitted model as a `Consensus`.
+
+    `given` are the classifier's probabilities that the model used; `shown` are the final classifier's probabilities.
+    """
     votes, ann = fit.votes, fit.votes.annotations
     dependence, temperature = _temperature(fit)
     confusions = fit.annotators().confusions
@@ -429,13 +439,13 @@ def _result(
 
 
 def _temperature(fit: PosteriorFit) -> tuple[float, float]:
-    """How strongly mistakes depend on the input, and the power that lowers the confidence for it."""
+    """Return how strongly mistakes depend on the input, and the exponent that lowers the confidence for it."""
     dependence, standard_error = error_dependence(fit)
     return dependence, discount_temperature(dependence, standard_error)
 
 
 def _class_probabilities(fit: PosteriorFit, log_p: FloatArray, temperature: float) -> NDArray[np.float32]:
-    """Class probabilities of all items (N, K), by what the fitted model says without the item's own gold."""
+    """Return the class probabilities of all items by the fitted model, without the items' own gold, (N, K)."""
     votes = fit.votes
     probabilities = np.empty((len(log_p), votes.n_classes), np.float32)
     probabilities[votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
@@ -449,14 +459,14 @@ def _class_probabilities(fit: PosteriorFit, log_p: FloatArray, temperature: floa
 def _limitations(
     fit: PosteriorFit, codes: IntArray, has_classifier: bool, can_estimate: bool, n_folds: int | None
 ) -> tuple[str, ...]:
-    """What cannot be estimated from these labels, one sentence each; `codes` is the consensus of each item."""
+    """Return sentences about what cannot be estimated from these labels; `codes` is the consensus of each item."""
     ann = fit.votes.annotations
     found = []
     if has_classifier and n_folds == 0 and fit.sharpness > 0:
         found.append(
             "The classifier was trained on these labels (no cross-fitting), so it repeats mistakes that it has "
-            "memorized: confidence is too high, and wrong labels are missed. Cross-fitting with 2 or more folds "
-            "avoids this."
+            "memorized: the confidence is too high, and some wrong labels are not found. Cross-fitting with 2 or more "
+            "folds avoids this."
         )
     elif has_classifier and n_folds == 0:
         found.append("There was no cross-fitting, so the consensus rests on the labels alone, without the classifier.")
@@ -472,8 +482,8 @@ def _limitations(
         )
     elif np.count_nonzero(fit.n_labels) == 1:
         found.append(
-            "All labels come from one annotator, whose accuracy is therefore estimated from the classifier or gold "
-            "labels alone."
+            "All labels come from one annotator, so the accuracy of this annotator is estimated from the classifier or "
+            "gold labels alone."
         )
     elif not (np.diff(ann.indptr) > 1).any():
         found.append(
@@ -481,7 +491,7 @@ def _limitations(
             "gold labels alone."
         )
     if not fit.converged:
-        found.append("The estimation stopped before it converged; treat the confidences with care.")
+        found.append("The estimation stopped before it converged, so the confidences may be inaccurate.")
     return tuple(found)
 
 
@@ -503,7 +513,7 @@ def _classes_with_few_items(ann: Annotations, codes: IntArray, n_folds: int) -> 
 
 
 def _gates(right_probability: FloatArray, ann: Annotations) -> FloatArray:
-    """How much better than on average each annotator is on the item of each label, as a difference of logits."""
+    """Return, for each label, how much better its annotator is on the item than on average, as a logit difference."""
     if right_probability.shape != (ann.n_labels,):
         raise ValueError(
             f"right_probability must have one number for each of the {ann.n_labels:,} labels, got shape "
@@ -516,7 +526,7 @@ def _gates(right_probability: FloatArray, ann: Annotations) -> FloatArray:
 def _check_probabilities(
     pred_probs: ArrayLike, ann: Annotations, classes: ArrayLike | None
 ) -> tuple[FloatArray, NDArray[Any]]:
-    """Probabilities (N, K) whose rows sum to 1, and the names of their columns, which include all classes of labels."""
+    """Return the probabilities (N, K), normalized, and the names of their columns, which include all used classes."""
     try:
         given = np.asarray(pred_probs, np.float64)
     except (TypeError, ValueError) as error:
@@ -526,7 +536,7 @@ def _check_probabilities(
         hint = "; for two classes, np.column_stack([1 - p, p]) makes two columns from one" if given.ndim == 1 else ""
         raise ValueError(
             f"pred_probs must have one row per item and one column for each of the {len(names):,} classes "
-            f"({format_names(names)}), got shape {given.shape}. If the columns are other classes, name them with "
+            f"({format_names(names)}), got shape {given.shape}. If the columns are other classes, pass their names as "
             f"classes=, for example classes=clf.classes_{hint}"
         )
     impossible = ~((given >= 0) & (given <= 1 + ROW_SUM_TOLERANCE))
@@ -541,8 +551,8 @@ def _check_probabilities(
     if off.any():
         row = int(np.argmax(off))
         raise ValueError(
-            f"pred_probs[{row}] sums to {total[row]:g}, but every row must sum to 1 (rows that do not: "
-            f"{int(off.sum()):,}); divide each row by its sum"
+            f"pred_probs[{row}] sums to {total[row]:g}, but every row must sum to 1 ({int(off.sum()):,} of "
+            f"{len(total):,} rows do not); divide each row by its sum"
         )
     is_used = np.zeros(ann.n_classes, bool)
     is_used[ann.label] = True

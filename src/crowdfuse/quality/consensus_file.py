@@ -1,4 +1,4 @@
-"""Write a consensus to one file and read it again, without pickle: safetensors, with names as JSON in its header."""
+"""Write a consensus to one file and read it again, without pickle: a safetensors file with JSON in its header."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.diagnostics import Finding
 
 FORMAT_VERSION = 2
-POSTERIOR_FILE = "posterior.safetensors"  # in a run folder: the consensus, from which all tables and pages are made
+POSTERIOR_FILE = "posterior.safetensors"  # the consensus in a run folder; all tables and pages are made from it
 ARRAYS = ("class_probabilities", "consensus_codes", "annotator_accuracy", "annotator_accuracy_interval")
 OPTIONAL_ARRAYS = ("confusion_matrices", "predicted_probabilities", "out_of_fold_probabilities", "gold_codes")
 
 
 class DamagedConsensusError(ValueError):
-    """The file of a consensus is missing, damaged or of another format. The message names the file."""
+    """The file of a consensus is missing, damaged or of another format. The error message contains its name."""
 
 
 def save_consensus(result: Consensus, path: Path) -> None:
@@ -71,9 +71,9 @@ def load_consensus(path: str | Path) -> Consensus:
     Returns
     -------
     result : Consensus
-        The consensus that the run computed, with exactly the same numbers: arrays such as `result.consensus`,
-        `result.confidence`, `result.annotator_accuracy` and `result.suspicion`, and the tables in the CSV files of the
-        run.
+        The consensus that the run computed, with exactly the same numbers. It has arrays such as `result.consensus`,
+        `result.confidence`, `result.annotator_accuracy` and `result.suspicion`, and methods that return the tables of
+        the run's CSV files.
 
     Raises
     ------
@@ -109,13 +109,13 @@ def load_consensus(path: str | Path) -> Consensus:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise DamagedConsensusError(
-            f"{path} does not exist; a consensus is read from the folder of a finished run: run crowdfuse fit again"
+            f"{path} does not exist; pass the folder of a finished run, or run crowdfuse fit again"
         ) from None
     except (SafetensorError, OSError, KeyError, ValueError) as error:
         raise DamagedConsensusError(f"{path} is damaged ({error!r}); run crowdfuse fit again") from error
     if header.get("format_version") != FORMAT_VERSION:
         raise DamagedConsensusError(
-            f"{path} has format {header.get('format_version')}; this version of crowdfuse reads format "
+            f"{path} has format {header.get('format_version')}, but this version of crowdfuse reads format "
             f"{FORMAT_VERSION}; run crowdfuse fit again"
         )
     try:
@@ -125,7 +125,7 @@ def load_consensus(path: str | Path) -> Consensus:
 
 
 def _consensus(header: dict[str, Any], arrays: dict[str, Any]) -> Consensus:
-    """The consensus with this header and these arrays."""
+    """Return the consensus with this header and these arrays."""
     names = {name: _names(header[name]) for name in ("items", "classes", "annotators")}
     ann = Annotations(
         indptr=arrays["label_indptr"],
@@ -162,5 +162,5 @@ def _consensus(header: dict[str, Any], arrays: dict[str, Any]) -> Consensus:
 
 
 def _names(values: list[Any]) -> Any:
-    """Names as an array: whole numbers as int64, strings as objects."""
+    """Return names as an array: whole numbers as int64, strings as objects."""
     return np.array(values, dtype=np.int64 if values and isinstance(values[0], int) else object)

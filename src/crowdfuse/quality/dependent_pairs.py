@@ -1,7 +1,8 @@
-"""Tests of pairs of annotators: who copies labels, and who makes the same mistakes as another.
+"""Tests of pairs of annotators: which pairs copy labels, and which pairs make the same mistakes.
 
-Two annotators who make the same mistakes may outvote others, who then look as if they shared mistakes. So the pair with
-the strongest evidence is judged first, and the next pairs without the labels of one of the two.
+Two annotators who make the same mistakes may outvote accurate annotators, who then seem to make mistakes together. So
+the pair with the strongest evidence is tested first. All later pairs are tested without the labels of one of its two
+annotators.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from crowdfuse.quality.annotator_pairs import ChosenPairs, PairEvidence, choose_
 from crowdfuse.quality.independent_crowd import IndependentCrowd
 from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE, significant
 
-COPY_MARGIN = 0.5  # accepted as not copied: at least this share of the disagreements that independence predicts
+COPY_MARGIN = 0.5  # no copying if there are at least this share of the disagreements that independence predicts
 MIN_EXPECTED_DISAGREEMENTS = 10
-DEPENDENCE_MARGIN = 0.02  # accepted: labels coupled on this share of the items, beyond what is usual in the crowd
+DEPENDENCE_MARGIN = 0.02  # accepted share of items with coupled labels, beyond what is usual in the crowd
 
 
 class DependentPair(NamedTuple):
@@ -28,9 +29,9 @@ class DependentPair(NamedTuple):
     evidence : PairEvidence
         The annotators and the counts.
     p_value : float
-        Corrected for the number of pairs.
+        P-value of the test, corrected for the number of pairs.
     copies : bool
-        Whether the pair copies labels; otherwise it makes the same mistakes.
+        True if the pair copies labels, False if it makes the same mistakes without copying.
     """
 
     evidence: PairEvidence
@@ -39,12 +40,13 @@ class DependentPair(NamedTuple):
 
 
 def find_dependent_pairs(crowd: IndependentCrowd, n_annotators: int) -> list[DependentPair]:
-    """Return pairs who copy labels, then other pairs who make the same mistakes, each by p-value.
+    """Return pairs who copy labels, followed by other pairs who make the same mistakes; both sorted by p-value.
 
     Parameters
     ----------
     crowd : IndependentCrowd
-        The labels and the fitted model. Sources beyond `n_annotators` are not paired, but tell about the true classes.
+        The labels and the fitted model. Sources from number `n_annotators` on (the classifier) are not paired; they
+        only help to infer the true classes.
     n_annotators : int
         Number of annotators.
 
@@ -73,7 +75,7 @@ def find_dependent_pairs(crowd: IndependentCrowd, n_annotators: int) -> list[Dep
 
 
 def _suspects(examined: list[PairEvidence], n_pairs: int) -> list[PairEvidence]:
-    """Return the pairs that seem to be dependent: those who copy, then the others, the strongest evidence first."""
+    """Return the pairs that seem to be dependent: first copying pairs, then other pairs, strongest evidence first."""
     by_copies = significant(np.array([_copy_p_value(pair) for pair in examined]), n_pairs)
     by_mistakes = significant(np.array([_shared_p_value(pair, 0.0) for pair in examined]), n_pairs)
     copies = [examined[at] for at, _ in by_copies]
@@ -82,7 +84,7 @@ def _suspects(examined: list[PairEvidence], n_pairs: int) -> list[PairEvidence]:
 
 
 class _ReducedCrowds:
-    """A crowd without some annotators; the last one that was asked for is kept, since the next is often the same."""
+    """Crowds without some annotators. The last result is kept, because the next request is often the same."""
 
     def __init__(self, crowd: IndependentCrowd) -> None:
         self.crowd, self.last, self.left_out = crowd, crowd, frozenset[int]()
@@ -95,7 +97,7 @@ class _ReducedCrowds:
 
 
 def _copy_p_value(pair: PairEvidence) -> float:
-    """Return the probability of so few disagreements if there are at least half of those of independent annotators."""
+    """Return the probability of so few disagreements if half as many are expected as for independent annotators."""
     if pair.expected_disagreements < MIN_EXPECTED_DISAGREEMENTS:
         return 1.0
     return float(pdtr(pair.disagreements, COPY_MARGIN * pair.expected_disagreements))
@@ -129,9 +131,10 @@ def _examine_typical(crowd: IndependentCrowd, chosen: ChosenPairs, strongest: Pa
 
 
 def _usual_dependence(pair: PairEvidence, typical: list[PairEvidence]) -> float:
-    """Return the median dependence of the typical pairs of other annotators, each less its standard error; at least 0.
+    """Return the usual dependence: a median over typical pairs of other annotators, at least 0.
 
-    Without the standard error, the random errors of a few independent pairs would pass for a usual dependence.
+    The standard error of each pair's dependence is subtracted first. Otherwise the random errors of a few independent
+    pairs would look like a usual dependence.
     """
     own = {pair.first, pair.second}
     others = [other for other in typical if not own & {other.first, other.second}]

@@ -1,8 +1,8 @@
 """Statistical tests that find faults in labels: shared mistakes, copies, uninformative annotators, and others.
 
-Each kind of test has a false-alarm rate of at most 1 % for the whole data set: the p-values are corrected by Holm's
-method for the number of annotators, pairs or classes that are tested. Each null hypothesis contains a margin, so that a
-fault must be large enough to matter, not just detectable.
+Each kind of test has a false-alarm rate of at most 1 % for the whole data set. For this, p-values are corrected by
+Holm's method for the number of tested annotators, pairs or classes. Each null hypothesis contains a margin, so that a
+fault is reported only if it is large enough to matter.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from crowdfuse.quality.dependent_pairs import DependentPair, find_dependent_pair
 from crowdfuse.quality.independent_crowd import MAX_CELLS, FloatArray, IndependentCrowd, IntArray, normalize_log
 from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE, significant
 
-INFORMATIVE_MARGIN = 0.2  # accepted: this share of the labels given with knowledge of the class, the others guessed
-INPUT_MARGIN = 0.1  # the same for the predictions of the classifier
-RARELY_PREDICTED_SHARE = 0.25  # accepted: predicted for at least this share of the items of the class
-GOLD_RATIO_MARGIN, GOLD_ADDED_MARGIN = 1.5, 0.05  # accepted contradictions: 1.5 x the stated error rate + 5 %
-MIN_LABELS = 30  # of an annotator
+INFORMATIVE_MARGIN = 0.2  # an annotator is accepted if at least this share of the labels are not guesses
+INPUT_MARGIN = 0.1  # a classifier is accepted if at least this share of its agreement with labels is not chance
+RARELY_PREDICTED_SHARE = 0.25  # a class is accepted if it is predicted for at least this share of its items
+GOLD_RATIO_MARGIN, GOLD_ADDED_MARGIN = 1.5, 0.05  # accepted contradictions: 1.5 x the expected error rate + 5 %
+MIN_LABELS = 30  # per annotator
 MIN_CLASS_ITEMS = 10
 MIN_GOLD_ITEMS = 20
 MIN_PREDICTED_ITEMS = 50
@@ -46,9 +46,10 @@ class Finding:
     message : str
         A sentence that describes the fault, the number of items or labels, and what to do about it.
     p_value : float
-        Probability of such a finding if there is no fault, corrected for the number of tests of this kind; below 0.01.
+        Probability of such a finding if there is no fault, corrected for the number of tests of this kind. It is below
+        0.01.
     n : int
-        Number of items that were tested; for a finding about one annotator, number of labels.
+        Number of tested items; if the finding is about one annotator, number of tested labels.
 
     See Also
     --------
@@ -69,7 +70,9 @@ def diagnose(
     out_of_fold: bool = True,
     gold: ArrayLike | None = None,
 ) -> tuple[Finding, ...]:
-    """Test the labels for faults; each kind of test raises a false alarm in at most 1 % of healthy data sets.
+    """Test the labels for faults, such as annotators who copy each other.
+
+    Each kind of test raises a false alarm in at most 1 % of data sets without the fault.
 
     Parameters
     ----------
@@ -79,56 +82,57 @@ def diagnose(
         Probabilities of the consensus. Rows of items without labels are not used and may be NaN. If `gold` is given,
         pass probabilities that were computed without gold, so that gold is not compared with itself.
     predicted : array-like of int, shape (n_items,), or None, default=None
-        Class that the classifier predicts for each item, as a position in `ann.classes`; -1 if unknown. Out-of-fold
-        predictions are also used like the labels of one more annotator.
+        Class that the classifier predicts for each item, as a position in `ann.classes`; -1 if unknown. If
+        `out_of_fold` is True, predictions are also used like the labels of one more annotator.
     out_of_fold : bool, default=True
-        Whether the classifier predicted items that it was not trained on. If False, predictions are used only to find
-        classes that are never predicted.
+        Whether each item was predicted by a classifier that was not trained on it. If False, predictions are used only
+        to find classes that are never predicted.
     gold : array-like of int, shape (n_items,), or None, default=None
         True class of each item, as a position in `ann.classes`; -1 if unknown.
 
     Returns
     -------
     findings : tuple of Finding
-        Ordered by kind and p-value; empty if no fault was found or there is too little data.
+        The faults, ordered by kind and p-value. Empty if no fault was found, or if there is too little data.
 
     Raises
     ------
     ValueError
-        If the arrays do not match the annotations, or class probabilities of labelled items are not finite.
+        If the arrays do not match the annotations, or if class probabilities of labelled items are not finite.
 
     Notes
     -----
-    The null hypotheses, each of which is "there is no fault", are:
+    Each test has a null hypothesis, which means "there is no fault":
 
     shared_mistakes
-        The labels of two annotators are coupled on at most 2 % of the items. On coupled items, the two agree as often
-        as their confusion matrices allow; on all other items, their labels are independent given the true class.
-        `crowdfuse.quality.annotator_pairs` describes the model. If the labels of other pairs are coupled too, for
-        example because some items are hard for everybody, the limit is 2 % above the median of the other pairs. Needs
-        40 items that both annotators labelled. Each of these items needs two other labels or predictions, or one if the
-        two annotators share fewer than half of all items.
+        The labels of two annotators are coupled on at most 2 % of the items. On coupled items, the two annotators agree
+        as often as their confusion matrices allow. On all other items, their labels are independent given the true
+        class. `crowdfuse.quality.annotator_pairs` describes the model. If the labels of other pairs are coupled too,
+        for example because some items are hard for everybody, the limit is 2 % above the median of the other pairs. The
+        test needs 40 items that both annotators labelled. On average, each of these items needs two other labels or
+        predictions. If these items are fewer than half of all items, one is enough.
     copied_labels
         Two annotators disagree at least half as often as independent annotators would.
     uninformative_annotator
-        The annotator recognizes the class of at least 20 % of the items; lucky guesses do not count. Needs 30 labels.
-        An annotator whose wrong labels depend on the class, for example by swapping two classes, is not reported.
+        The annotator recognizes the class of at least 20 % of the items; lucky guesses do not count. The test needs 30
+        labels. An annotator is not reported if the wrong labels depend on the class, for example because the annotator
+        swaps two classes.
     class_never_predicted
         If n items have the class as their consensus, the classifier predicts this class for at least n / 4 items.
     gold_contradicts_consensus
-        The share of items whose gold differs from the consensus is at most 1.5 times the error rate expected from the
-        confidence, plus 5 percentage points. Needs 20 items with gold.
+        The consensus differs from gold on a limited share of the items: at most 1.5 times the error rate expected from
+        the confidence, plus 5 percentage points. The test needs 20 items with gold.
     labels_ignore_inputs
-        The predictions agree with the labels at least 10 % better than chance, where 100 % is full agreement. Needs 50
-        items and out-of-fold predictions. Not tested if gold contradicts the consensus: a classifier that was trained
-        on such gold contradicts the labels, too.
+        The predictions agree with the labels better than chance, by at least 10 % of the possible improvement over
+        chance. The test needs 50 items and out-of-fold predictions. There is no test if gold contradicts the consensus,
+        because a classifier that was trained on such gold contradicts the labels, too.
 
     The test for shared mistakes is a likelihood-ratio test on the items that both annotators labelled. The test for
-    copied labels counts disagreements. The test for an uninformative annotator compares the annotator's labels with
-    those of all others. All three use confusion matrices of the annotators and of the classifier, which are estimated
-    by EM, starting from `class_probabilities`. Two annotators who make the same mistakes may outvote accurate
-    annotators, who then seem inaccurate. Therefore the most dependent pair is tested first, and one of its two
-    annotators is left out when the others are tested. `benchmarks/diagnostics.py` measures false alarms and power.
+    copied labels counts disagreements. The test for an uninformative annotator compares the annotator's labels with all
+    other labels. All three tests use confusion matrices of the annotators and of the classifier. These are estimated by
+    EM, starting from `class_probabilities`. Two annotators who make the same mistakes may outvote accurate annotators,
+    who then seem inaccurate. Therefore the most dependent pair is tested first, and one of its two annotators is left
+    out of all later tests. `benchmarks/diagnostics.py` measures false alarms and power.
 
     Examples
     --------
@@ -156,7 +160,7 @@ def diagnose(
         findings += _test_predicted_classes(ann, probabilities, codes)
     contradictions = [] if gold_codes is None else list(_test_gold(ann, probabilities, gold_codes))
     findings += contradictions
-    if codes is not None and out_of_fold and not contradictions:  # the classifier may have learned from such gold
+    if codes is not None and out_of_fold and not contradictions:  # the classifier may be trained on this gold
         findings += _test_inputs(ann, probabilities, codes)
     return tuple(findings)
 
@@ -172,7 +176,10 @@ def _check_probabilities(values: ArrayLike, ann: Annotations, labelled: IntArray
     finite = np.isfinite(probabilities[labelled]).all(1)
     if not finite.all():
         item = ann.items[labelled[np.argmin(finite)]]
-        raise ValueError(f"class_probabilities of item {format_names([item])}, which has labels, are not finite")
+        raise ValueError(
+            f"class_probabilities of item {format_names([item])} are not finite; every item with labels needs finite "
+            "class probabilities"
+        )
     return probabilities
 
 
@@ -188,7 +195,10 @@ def _check_codes(values: ArrayLike | None, name: str, ann: Annotations) -> IntAr
     outside = (codes < -1) | (codes >= ann.n_classes)
     if outside.any():
         at = int(np.argmax(outside))
-        raise ValueError(f"{name}[{at}] is {codes[at]}, not a class code from 0 to {ann.n_classes - 1} or -1")
+        raise ValueError(
+            f"{name}[{at}] is {codes[at]}, but must be a position in the classes, from 0 to {ann.n_classes - 1}, or "
+            "-1 if unknown"
+        )
     return codes
 
 
@@ -221,7 +231,7 @@ def _name(name: Any) -> str:
 
 
 def _annotator(name: Any) -> str:
-    """Return the name of an annotator for a message: numbers get the word in front."""
+    """Return the name of an annotator for a message, with the word "annotator" in front of a number."""
     return _name(name) if isinstance(name, str) else f"annotator {name}"
 
 
@@ -236,14 +246,14 @@ def _describe_pair(found: DependentPair, ann: Annotations) -> Finding:
     if found.copies:
         message = (
             f"{both} probably copy from each other or from the same source: they disagree on {pair.disagreements:,} of "
-            f"{pair.n_common:,} common items; {pair.expected_disagreements:,.0f} expected for independent annotators. "
-            "Ask how these labels were made, or count the two as one annotator."
+            f"{pair.n_common:,} common items, but independent annotators would disagree on about "
+            f"{pair.expected_disagreements:,.0f}. Ask how these labels were made, or count the two as one annotator."
         )
         return Finding("copied_labels", message, found.p_value, pair.n_common)
     message = (
-        f"{both} make the same mistakes more often than chance: about {pair.same_mistakes:,.0f} times on "
-        f"{pair.n_common:,} common items; {pair.expected_same_mistakes:,.0f} expected. Have a third person check some "
-        "of these items, or count the two as one annotator."
+        f"{both} make the same mistakes more often than by chance: about {pair.same_mistakes:,.0f} times on "
+        f"{pair.n_common:,} common items, where about {pair.expected_same_mistakes:,.0f} would be expected. Let a "
+        "third person check some of these items, or count the two as one annotator."
     )
     return Finding("shared_mistakes", message, found.p_value, pair.n_common)
 
@@ -255,7 +265,7 @@ def _both(pair: PairEvidence, ann: Annotations) -> str:
 
 
 def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Finding]:
-    """Yield annotators whose labels do not depend on the class."""
+    """Yield a finding for each annotator whose labels do not depend on the class."""
     R, K = ann.n_annotators, ann.n_classes
     rows = np.flatnonzero(crowd.source < R)
     annotator, label = crowd.source[rows], crowd.label[rows]
@@ -263,7 +273,7 @@ def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Find
     n_labels = label_counts.sum(1)
     label_shares = label_counts / np.maximum(n_labels, 1)[:, None]
     log_joint = crowd.log_joint()
-    excess = np.empty(len(rows))  # of the agreement with the reference over an annotator at the margin
+    excess = np.empty(len(rows))  # agreement with the reference, minus the agreement of an annotator at the margin
     reference = np.empty(len(rows), np.int64)
     by_chance = np.zeros(R)
     for start in range(0, len(rows), LABELS_PER_BLOCK):
@@ -292,8 +302,9 @@ def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Find
         always = f" Every label is {_name(ann.classes[label_counts[one].argmax()])}." if constant else ""
         message = (
             f"{_sentence(_annotator(ann.annotators[one]))} seems to label without looking at the items: {agreeing:,} "
-            f"of {n:,} labels agree with the other labels and the predictions; {by_chance[one]:,.0f} expected from "
-            f"guessing.{always} Look at some of these labels, and leave the annotator out if they are guesses."
+            f"of {n:,} labels agree with the other labels and the predictions, and guessing would give about "
+            f"{by_chance[one]:,.0f}.{always} Look at some of these labels, and leave the annotator out if they are "
+            "guesses."
         )
         yield Finding("uninformative_annotator", message, p_value, n)
 
@@ -310,7 +321,7 @@ def _are_dependent(first: IntArray, second: IntArray, n_classes: int) -> bool:
 
 
 def _test_predicted_classes(ann: Annotations, probabilities: FloatArray, predicted: IntArray) -> Iterator[Finding]:
-    """Yield classes that annotators use and the classifier never or hardly ever predicts."""
+    """Yield a finding for each class that annotators use but the classifier never or hardly ever predicts."""
     rows = np.flatnonzero((np.diff(ann.indptr) > 0) & (predicted >= 0))
     n_items = probabilities[rows].sum(0)
     n_predicted = np.bincount(predicted[rows], minlength=ann.n_classes)
@@ -347,16 +358,16 @@ def _test_gold(ann: Annotations, probabilities: FloatArray, gold: IntArray) -> I
     cells, counts = np.unique(gold[rows][wrong] * ann.n_classes + consensus[wrong], return_counts=True)
     most, n_most = divmod(int(cells[counts.argmax()]), ann.n_classes), int(counts.max())
     message = (
-        f"Gold contradicts the consensus on {n_wrong:,} of {len(rows):,} items; {error_rate * len(rows):,.0f} expected "
-        f"from its confidence. Most often gold is {_name(ann.classes[most[0]])} and the consensus "
-        f"{_name(ann.classes[most[1]])} ({n_most:,} items). Check that gold has the right item ids and class names; if "
-        "it has, use it in training, because the annotators are wrong together."
+        f"Gold contradicts the consensus on {n_wrong:,} of {len(rows):,} items, but the confidence of the consensus "
+        f"predicts only about {error_rate * len(rows):,.0f}. Most often gold is {_name(ann.classes[most[0]])} and the "
+        f"consensus is {_name(ann.classes[most[1]])} ({n_most:,} items). Check that gold has the right item ids and "
+        "class names. If it has, use it in training, because the annotators are wrong together."
     )
     yield Finding("gold_contradicts_consensus", message, p_value, len(rows))
 
 
 def _test_inputs(ann: Annotations, probabilities: FloatArray, predicted: IntArray) -> Iterator[Finding]:
-    """Yield a finding if predictions agree with labels no better than chance."""
+    """Yield a finding if predictions agree with labels hardly better than by chance."""
     n_labels = np.diff(ann.indptr)
     rows = np.flatnonzero((n_labels > 0) & (predicted >= 0))
     if len(rows) < MIN_PREDICTED_ITEMS:
@@ -379,8 +390,8 @@ def _test_inputs(ann: Annotations, probabilities: FloatArray, predicted: IntArra
         return
     message = (
         f"The labels do not depend on the inputs: on {len(rows):,} items, out-of-fold predictions agree with "
-        f"{100 * agreement.mean():.0f} % of the labels; {100 * guess.mean():.0f} % expected by chance. Check that the "
-        "rows of the inputs belong to the right items, that the inputs show what the labels are about, and that the "
-        "training converged."
+        f"{100 * agreement.mean():.0f} % of the labels, and chance alone would give {100 * guess.mean():.0f} %. Check "
+        "that the rows of the inputs belong to the right items, that the inputs show what the labels are about, and "
+        "that training converged."
     )
     yield Finding("labels_ignore_inputs", message, p_value, len(rows))

@@ -12,37 +12,37 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.integer[Any]]
 
 EM_ITERATIONS = 15
-SHARED_PRIOR_LABELS = 2.0  # weight, in labels, of the average confusion matrix in each row of a source's matrix
-MAX_CELLS = 12_000_000  # labels x classes that the model is fitted on; of more, a random sample of items is taken
-MAX_CONFUSION_CELLS = 1 << 24  # cells of all confusion matrices; sources with few labels share one if there are more
+SHARED_PRIOR_LABELS = 2.0  # the average confusion matrix counts like this many labels in each row of a source's matrix
+MAX_CELLS = 12_000_000  # labels x classes; if there are more, the model is fitted to a random sample of items
+MAX_CONFUSION_CELLS = 1 << 24  # cells of all confusion matrices; if there are more, sources with few labels share one
 
 
 class IndependentCrowd:
-    """Confusion matrices and class probabilities under independence, fitted by EM from a given consensus.
+    """Confusion matrices and class probabilities if annotators are independent, fitted by EM from a given consensus.
 
-    A source is an annotator or, if predictions are given, the classifier, which is the last source.
+    A source is an annotator or the classifier. If there are predictions, the classifier is the last source.
 
     Parameters
     ----------
     item, source, label : ndarray of int, shape (n_labels,)
-        The labels of the sources, sorted by item; items are numbered from 0 without gaps.
+        The labels of the sources, sorted by item. Items are numbered from 0 without gaps.
     n_sources, n_classes : int
         Numbers of sources and classes.
     class_probabilities : ndarray of shape (n_items, n_classes)
-        Consensus that the fit starts from.
+        Initial class probabilities of EM.
 
     Attributes
     ----------
     labels : sparse matrix of shape (n_items, n_matrices * n_classes)
         1 for each label.
     matrix_of_source : ndarray of int, shape (n_sources,)
-        Which confusion matrix a source has; sources with few labels may share one.
+        Number of the confusion matrix of each source. Sources with few labels may share a matrix.
     posterior : ndarray of shape (n_items, n_classes)
         Class probabilities of the items.
     counts : ndarray of shape (n_matrices, n_classes, n_classes)
-        Expected number of labels, with axes (matrix, said, true).
+        Expected number of labels, with axes (matrix, given label, true class).
     log_confusion : ndarray of shape (n_matrices, n_classes, n_classes)
-        Logarithm of P(said | true), with axes (matrix, said, true).
+        Logarithm of P(given label | true class), with axes (matrix, given label, true class).
     log_prior : ndarray of shape (n_classes,)
         Logarithm of the share of each class.
     """
@@ -82,18 +82,18 @@ class IndependentCrowd:
         self.log_prior = np.log((self.class_counts + 1) / (self.class_counts + 1).sum())
 
     def smooth(self, counts: FloatArray) -> FloatArray:
-        """Return the logarithm of the confusion matrices, shrunk towards the average one; axes as `counts`."""
+        """Return the logarithm of the confusion matrices, shrunk towards the average matrix; axes as in `counts`."""
         return np.log(normalize_counts(counts + SHARED_PRIOR_LABELS * self.typical))
 
     def labels_of(self, source: int) -> IntArray:
-        """Return the label that a source gave to each item, -1 where there is none: ndarray (n_items,)."""
+        """Return the label that a source gave to each item, -1 if there is none: ndarray (n_items,)."""
         said = np.full(len(self.posterior), -1)
         mine = self._by_source[self._ends[source - 1] if source else 0 : self._ends[source]]
         said[self.item[mine]] = self.label[mine]
         return said
 
     def without(self, sources: frozenset[int]) -> IndependentCrowd:
-        """Return the model fitted to the labels of the other sources, starting from their vote."""
+        """Return a model fitted without these sources, starting from the vote of all other sources."""
         if not sources:
             return self
         keep = ~np.isin(self.source, sorted(sources))
@@ -108,7 +108,7 @@ class IndependentCrowd:
 
 
 def normalize_counts(counts: FloatArray) -> FloatArray:
-    """Return P(said | true) from counts with axes (..., said, true)."""
+    """Return P(given label | true class) from counts with axes (..., given label, true class)."""
     shares: FloatArray = counts / counts.sum(-2, keepdims=True)
     return shares
 
@@ -119,7 +119,7 @@ def class_posterior(labels: Any, log_confusion: FloatArray, log_prior: FloatArra
 
 
 def normalize_log(log_joint: FloatArray) -> FloatArray:
-    """Return exp of the argument, with rows that sum to 1."""
+    """Return exp of the argument, normalized so that rows sum to 1."""
     shares = np.exp(log_joint - log_joint.max(-1, keepdims=True))
     shares /= shares.sum(-1, keepdims=True)
     return np.asarray(shares, np.float64)
@@ -131,7 +131,7 @@ def log_joint(labels: Any, log_confusion: FloatArray, log_prior: FloatArray) -> 
 
 
 def _assign_matrices(n_labels: IntArray, n_classes: int) -> IntArray:
-    """Return the matrix of each source: its own, or the shared last one if there would be too many matrices."""
+    """Return the number of each source's matrix. If there would be too many, sources with few labels share the last."""
     n_own = max(1, MAX_CONFUSION_CELLS // n_classes**2)
     if len(n_labels) <= n_own:
         return np.arange(len(n_labels))

@@ -1,9 +1,10 @@
 """Choose between methods and settings without gold, by the likelihood of the labels of unseen items.
 
-Each label is predicted from the item and from the item's other labels. This needs an annotator model. The model fitted
-here has one accuracy per annotator and one table of wrong labels for all annotators. If a method has its own annotator
-model and that model scores better, it is used instead. Both models give probabilities of the same labels, so the scores
-of all classifiers can be compared. Without gold, mistakes that all annotators share remain undetected.
+Each label is predicted from the input and from the item's other labels. This needs an annotator model: a model of how
+annotators err. The annotator model of this module has one accuracy per annotator and one table of wrong labels for all
+annotators. If a method has its own annotator model, and this model gives a higher likelihood, it is used instead. Both
+models give probabilities of the same labels, so the scores of all classifiers can be compared. Mistakes that all
+annotators share are not detected, because there is no gold.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from crowdfuse.labels.held_out import (
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
-N_FOLDS = 5  # of labels, for the annotator model
+N_FOLDS = 5  # folds of labels, used to fit the annotator model
 
 
 def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> ValidationScore:
@@ -46,9 +47,10 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     Returns
     -------
     score : ValidationScore
-        The log-likelihood of each label, of shape (n_labels,), their `mean`, and the sanity checks that the classifier
-        failed. A higher mean is better. `one.beats(other)` is True if the mean of `one` is higher by more than one
-        standard error; a classifier that failed a check never beats a classifier that passed all checks.
+        The log-likelihood of each label (`values`, of shape (n_labels,)), the `mean`, and the sanity checks that the
+        classifier failed (`failed_checks`). A higher mean is better. `one.beats(other)` is True if the mean of `one` is
+        higher by more than one standard error. A classifier that failed a check never beats a classifier that passed
+        all checks.
 
     Raises
     ------
@@ -57,7 +59,7 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
 
     See Also
     --------
-    label_score : The mean as a scorer for scikit-learn.
+    label_score : Returns the mean log-likelihood; a scorer for scikit-learn.
 
     Examples
     --------
@@ -71,7 +73,7 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     """
     log_f, evidence, ann = classifier.label_log_probabilities(X, annotations)
     if not ann.n_labels:
-        raise ValueError("there are no labels to score the classifier by; pass at least one label")
+        raise ValueError("there are no labels, so the classifier cannot be scored; pass at least one label")
     values = _cross_validated_log_likelihood(log_f, ann)
     if evidence is not None and (own := leave_one_out(log_f, evidence, ann)).mean() > values.mean():
         values = own
@@ -93,8 +95,8 @@ def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
     Returns
     -------
     score : float
-        The mean of `label_likelihood`; higher is better. A classifier that failed a sanity check scores below all
-        classifiers that passed, and a warning names the check.
+        The mean of `label_likelihood`; higher is better. If a classifier fails a sanity check, its score is below the
+        scores of all classifiers that pass, and a warning describes the check.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
 
     See Also
     --------
-    label_likelihood : The log-likelihood of each label, and the failed checks.
+    label_likelihood : Returns the log-likelihood of each label, and the failed checks.
 
     Examples
     --------
@@ -125,7 +127,7 @@ def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
         f"{type(classifier).__name__} failed a sanity check and is ranked last: {'; '.join(score.failed_checks)}",
         stacklevel=2,
     )
-    return score.mean + 2 * math.log(1e-9)  # below every classifier that passed, and still in order
+    return score.mean + 2 * math.log(1e-9)  # below every classifier that passed; failed ones are still ordered
 
 
 def leave_one_out(log_f: NDArray[Any], evidence: NDArray[Any], ann: Annotations) -> NDArray[np.float64]:
@@ -136,7 +138,8 @@ def leave_one_out(log_f: NDArray[Any], evidence: NDArray[Any], ann: Annotations)
     log_f : ndarray of shape (n_items, n_classes)
         Log-probability of each class, predicted by the classifier.
     evidence : ndarray of shape (n_labels, n_classes)
-        For each label and each class: log-probability that the annotator gives this label if the class is the true one.
+        For each label and each class, the log-probability that the annotator gives this label if this is the true
+        class.
     ann : Annotations
         The labels.
 
@@ -160,7 +163,7 @@ def leave_one_out(log_f: NDArray[Any], evidence: NDArray[Any], ann: Annotations)
 
 
 def _cross_validated_log_likelihood(log_f: NDArray[Any], ann: Annotations) -> NDArray[np.float64]:
-    """Log-likelihood of each label, (L,), by an annotator model that is fitted to the labels of the other folds."""
+    """Return the log-likelihood of each label, (L,), by an annotator model fitted to the labels of the other folds."""
     fold = np.random.default_rng(0).permutation(ann.n_labels) % N_FOLDS
     values = np.zeros(ann.n_labels)
     for held_out_fold in range(N_FOLDS):
@@ -175,7 +178,7 @@ def _cross_validated_log_likelihood(log_f: NDArray[Any], ann: Annotations) -> ND
 
 
 def _fit_annotators(log_f: NDArray[Any], ann: Annotations) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Accuracies (R,) and wrong-label table (K, K) by EM; the classes follow from the classifier and all labels."""
+    """Return accuracies (R,) and wrong-label table (K, K), fitted by EM with the classifier as the class prior."""
     accuracy, wrong_labels = estimate_annotators(None, ann)
     for _ in range(N_EM_ITERATIONS):
         posterior = np.array(log_f, np.float64)

@@ -10,18 +10,19 @@ FALSE_ALARM_RATE = 0.01  # per kind of test and data set
 
 
 def significant(p_values: FloatArray, n_tests: int) -> list[tuple[int, float]]:
-    """Return the positions and corrected p-values below the false-alarm rate, the smallest first.
+    """Return the tests whose corrected p-values are below the false-alarm rate, the smallest first.
 
     Parameters
     ----------
     p_values : ndarray of shape (n,)
-        P-values of the tests, or of those of them that may be significant.
+        P-values of the tests. Tests that are certainly not significant may be left out.
     n_tests : int
-        Number of tests; those beyond the given p-values count as p = 1.
+        Number of all tests, including tests that were left out.
 
     Returns
     -------
     found : list of (int, float)
+        Position in `p_values` and corrected p-value of each significant test.
 
     Examples
     --------

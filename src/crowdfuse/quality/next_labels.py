@@ -1,4 +1,4 @@
-"""Choose which annotator to ask about which item next, so that each label gives the most information per cost."""
+"""Choose the labels to collect next (which annotator, which item), for the most information per cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize
 from crowdfuse.quality.consensus import Consensus
 
 MIN_INFORMATION_BITS = 1e-9  # labels with less information are not proposed
-MAX_ANSWER_BRANCHES = 128  # combinations of answers considered per item; less likely ones are dropped
+MAX_ANSWER_BRANCHES = 128  # combinations of answers that are considered per item; the least likely ones are dropped
 
 
 def next_labels(
@@ -31,19 +31,19 @@ def next_labels(
     *,
     pairs: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Any:
-    """Choose the labels to ask for next, the most informative first.
+    """Choose the labels to collect next, the most informative first.
 
     Parameters
     ----------
     ann : Annotations
         The labels so far.
     model : Aggregate
-        Class probabilities of the items and confusion matrices of the annotators: the result of
-        `consensus(ann, pred_probs)`, of `clf.consensus(X, ann)`, or of a function of `crowdfuse.aggregation`
-        such as `dawid_skene(ann)`. If the model has no probabilities for an item (because the item has no labels), the
-        item gets the mean class probabilities of the other items.
+        Class probabilities of the items and confusion matrices of the annotators. Pass the result of `consensus(ann,
+        pred_probs)`, of `clf.consensus(X, ann)`, or of a function of `crowdfuse.aggregation` such as
+        `dawid_skene(ann)`. If an item has no probabilities in the model (because it has no labels), it gets the mean
+        class probabilities of all other items.
     budget : float
-        Number of labels to ask for, or the sum of their costs if `cost` is given.
+        Number of labels to collect. If `cost` is given, the maximum sum of their costs instead.
     annotators : array-like or None, default=None
         Names of the annotators who can be asked. A new annotator is treated like the average annotator. None: all
         annotators of `ann`.
@@ -56,19 +56,20 @@ def next_labels(
     Returns
     -------
     table : pyarrow.Table
-        One row per proposed label, in the order of choice, with the columns item, annotator, information (in bits)
-        and cost. Labels that exist already are not proposed.
+        One row per proposed label, in the order of choice, with the columns item, annotator, information (in bits) and
+        cost. A label is not proposed if the annotator has already labelled the item.
 
     Raises
     ------
     TypeError
         If `ann`, `model` or `cost` has the wrong type.
     ValueError
-        If the budget or a cost is not above 0, if a name is unknown or repeated, or if the model lacks items of `ann`.
+        If the budget or a cost is not above 0, if a name is unknown or repeated, or if items of `ann` are missing from
+        the model.
 
     See Also
     --------
-    consensus : Computes a model from the labels and any classifier's probabilities.
+    consensus : Computes a model from the labels and the probabilities of any classifier.
 
     Notes
     -----
@@ -78,9 +79,9 @@ def next_labels(
 
         I(true; answer)  =  H(sum_k P(true = k) confusion[r, k, :])  -  sum_k P(true = k) H(confusion[r, k, :])
 
-    Labels are chosen one by one, with the highest information per cost first. A second label of the same item tells
-    less than the first. Its information is therefore computed for each possible answer to the first question, and
-    averaged over these answers.
+    Labels are chosen one by one, with the highest information per cost first. If a label of an item has been chosen, a
+    second label of this item gives less information. The information of the second label is therefore computed for each
+    possible value of the first label, and averaged over these values.
 
     Examples
     --------
@@ -107,19 +108,19 @@ def next_labels(
     people = ann.annotators if annotators is None else normalize_ids(annotators, "annotators")
     refuse_repeats(people, "annotators")
     if not len(people):
-        raise ValueError("annotators= is empty; name at least one annotator who can be asked")
+        raise ValueError("annotators= is empty; give the name of at least one annotator who can be asked")
     prices = _prices(people, cost)
     posterior = _posterior(ann, model)
     gains = _Gains(_confusions(people, model))
     open_pairs = _OpenPairs(ann, people, pairs)
 
-    # one candidate per item, its best label: choosing it changes only the candidate of that item
+    # one candidate per item: its best label; if it is chosen, only the candidate of this item changes
     candidates: list[tuple[float, int, int, float]] = []
     for rows in _blocks(len(posterior), gains.confusions.size // posterior.shape[1]):
         gain = gains.information(posterior[rows])
         rate = np.where(open_pairs.block(rows), gain / prices, -np.inf)
         best = rate.argmax(1)
-        at = np.flatnonzero(rate.max(1) > 0)  # the other items have nobody left to ask
+        at = np.flatnonzero(rate.max(1) > 0)  # for all other items, no annotator is left
         best = best[at]
         candidates += zip(
             (-rate[at, best]).tolist(), (rows.start + at).tolist(), best.tolist(), gain[at, best].tolist(),
@@ -141,7 +142,7 @@ def next_labels(
             answers[item] = weights, branches = _after_answer(weights, branches, gains.confusions[annotator])
         elif information <= MIN_INFORMATION_BITS:
             continue
-        # the item's next best label among the annotators that the budget still allows
+        # the next best label of the item, by an annotator whom the remaining budget allows
         gain = weights @ gains.information(branches)
         rate = np.where(
             open_pairs.for_item(item) & (prices <= left) & (gain > MIN_INFORMATION_BITS), gain / prices, -np.inf
@@ -178,7 +179,7 @@ class _Gains:
 
 
 class _OpenPairs:
-    """Which annotators may still be asked about which items; computed for blocks of items on demand."""
+    """The pairs (item, annotator) for which a label may still be proposed, computed for blocks of items on demand."""
 
     def __init__(self, ann: Annotations, people: NDArray[Any], pairs: tuple[ArrayLike, ArrayLike] | None) -> None:
         self.n_people = len(people)
@@ -189,7 +190,7 @@ class _OpenPairs:
         self.closed: dict[int, list[int]] = {}
 
     def block(self, rows: slice) -> NDArray[np.bool_]:
-        """Return whether each pair of a block of items is open, (B, R), without the proposals so far."""
+        """Return whether each pair of a block of items is open, (B, R), not counting labels proposed so far."""
         is_open = np.full((rows.stop - rows.start, self.n_people), self.allowed is None)
         for pairs, value in ((self.allowed, True), (self.given, False)):
             if pairs is not None:
@@ -211,7 +212,7 @@ class _OpenPairs:
 
 
 def _after_answer(weights: FloatArray, branches: FloatArray, confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Probabilities (B,) of the answers after one more label, and class probabilities (B, K) after each of them."""
+    """Return the probability of each combination of answers, (B,), and the class probabilities given it, (B, K)."""
     joint = weights[:, None, None] * branches[:, :, None] * confusion[None]  # (branch, true, said)
     joint = joint.transpose(0, 2, 1).reshape(-1, branches.shape[1])
     chance = joint.sum(1)
@@ -223,7 +224,7 @@ def _after_answer(weights: FloatArray, branches: FloatArray, confusion: FloatArr
 
 
 def _entropy(p: FloatArray) -> FloatArray:
-    """Entropy over the last axis, in bits."""
+    """Return the entropy over the last axis, in bits."""
     logarithm = np.maximum(p, np.finfo(np.float64).tiny)  # 0 log 0 is 0
     np.log2(logarithm, out=logarithm)
     entropy: FloatArray = -np.einsum("...k,...k->...", p, logarithm)
@@ -231,7 +232,7 @@ def _entropy(p: FloatArray) -> FloatArray:
 
 
 def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
-    """Class probabilities of the items of `ann`, (N, K); their mean where the model has none."""
+    """Return the class probabilities of the items of `ann`, (N, K); the mean for items without probabilities."""
     rows = positions_of(ann.items, model.items)
     if (rows < 0).any():
         raise ValueError(
@@ -253,9 +254,10 @@ def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
 
 
 def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
-    """Confusion matrices of the annotators, (R, K, K), axes (true, said); the average one for a new annotator.
+    """Return the confusion matrices, (R, K, K), axes (annotator, true, said); new annotators get the average matrix.
 
-    Matrices are shrunk towards the average, except those of a `Consensus`, which are shrunk already.
+    Matrices are shrunk towards the average matrix. Matrices of a `Consensus` are left as they are, because they are
+    already shrunk.
     """
     n_labels = model.labels_per_annotator.astype(np.float64)
     known = n_labels > 0
@@ -275,15 +277,15 @@ def _confusions(people: NDArray[Any], model: Aggregate) -> FloatArray:
 
 
 def _prices(people: NDArray[Any], cost: Mapping[Any, float] | None) -> FloatArray:
-    """Price of a label by each annotator, (R,)."""
+    """Return the cost of a label by each annotator, (R,)."""
     if cost is None:
         return np.ones(len(people))
     if not isinstance(cost, Mapping):
-        raise TypeError(f"cost must map each annotator to a price, such as {{'ada': 2.0}}, got {type(cost).__name__}")
+        raise TypeError(f"cost must map each annotator to a number, such as {{'ada': 2.0}}, got {type(cost).__name__}")
     unnamed = [name for name in people.tolist() if name not in cost]
     if unnamed:
         raise ValueError(
-            f"cost= has no price for {format_names(unnamed)}; give one price for each annotator who can be asked"
+            f"cost= has no cost for {format_names(unnamed)}; give one cost for each annotator who can be asked"
         )
     for name in people.tolist():
         if not isinstance(cost[name], (int, float, np.number)) or not 0 < cost[name] < math.inf:
@@ -294,7 +296,7 @@ def _prices(people: NDArray[Any], cost: Mapping[Any, float] | None) -> FloatArra
 def _checked_pairs(
     ann: Annotations, people: NDArray[Any], pairs: tuple[ArrayLike, ArrayLike]
 ) -> tuple[IntArray, IntArray]:
-    """The allowed pairs as start positions per item and annotators."""
+    """Return the allowed pairs: the start position of each item, and annotators sorted by item."""
     items, names = normalize_ids(pairs[0], "pairs[0]"), normalize_ids(pairs[1], "pairs[1]")
     if len(items) != len(names):
         raise ValueError(
@@ -316,13 +318,13 @@ def _checked_pairs(
 
 
 def _by_item(item: IntArray, annotator: IntArray, n_items: int) -> tuple[IntArray, IntArray]:
-    """Start positions of each item, (N + 1,), and annotators sorted by item."""
+    """Return the start position of each item, (N + 1,), and the annotators sorted by item."""
     order = np.argsort(item, kind="stable")
     return np.searchsorted(item[order], np.arange(n_items + 1)), annotator[order]
 
 
 def _blocks(n_items: int, width: int) -> list[slice]:
-    """Slices of items such that `width` numbers per item fit into a block."""
+    """Return slices of items so small that a block with `width` numbers per item fits into memory."""
     step = max(FLOATS_PER_BLOCK // max(width, 1), 1)
     bounds = [*range(0, n_items, step), n_items]
     return [slice(start, end) for start, end in pairwise(bounds)]

@@ -1,9 +1,9 @@
-"""How much annotators share mistakes, measured without gold, and how far confidence is lowered for it.
+"""How much annotators share mistakes, measured without gold, and how much the confidence is lowered for it.
 
-The model of the consensus takes the mistakes of annotators as independent. In real crowds they are not: an item that
-misleads one annotator misleads others, and the consensus is less certain than the model believes. Annotators and
-classifier see the same input. Where the mistakes of annotators follow the doubts of the classifier, they depend on the
-input, and annotators who see the same input share them.
+The model of the consensus assumes that the mistakes of annotators are independent. In real crowds they are not: an item
+that misleads one annotator also misleads others, and the consensus is less certain than the model assumes. Annotators
+and classifier see the same input. If annotators make mistakes in favour of classes that the classifier also finds
+probable, the mistakes depend on the input. Annotators who see the same input then make the same mistakes.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from crowdfuse.aggregation.posterior import PosteriorFit
 from crowdfuse.aggregation.votes import Block, FloatArray
 
 DISCOUNT_PER_DEPENDENCE = 60.0  # chosen on real crowds with gold; docs/consensus.md says which
-MIN_TEMPERATURE = 0.4  # no stronger discount was needed on any of them
+MIN_TEMPERATURE = 0.4  # no stronger discount was needed on any of these crowds
 MAX_NEWTON_STEPS = 30
 DEPENDENCE_PRIOR_PRECISION = 2.0  # precision of the prior of the dependence, which has mean 0
-MIN_PROBABILITY = 1e-3  # smaller probabilities of the classifier count as this
+MIN_PROBABILITY = 1e-3  # smaller probabilities by the classifier are replaced by this
 
 
 def error_dependence(fit: PosteriorFit) -> tuple[float, float]:
-    """Return how strongly the labels follow the classifier's doubts, beyond what the true class explains.
+    """Return how strongly the labels follow the classifier's probabilities, beyond what the true class explains.
 
-    For the label y of an annotator r on an item n of class k, and the classifier's calibrated probabilities q, the
-    labels are modelled as (~ means proportional to)::
+    Let q be the classifier's calibrated probabilities. A label y by annotator r on an item n of class k is modelled as
+    (~ means proportional to)::
 
         P(y | k, n, r)  ~  confusion[r, k, y] * q[n, y] ** dependence
 
-    With dependence 0 a label depends on the input only through the true class. The dependence that maximizes the
-    expected log-likelihood is found by Newton's method, with the fitted confusion matrices and class probabilities.
+    If the dependence is 0, a label depends on the input only through the true class. The dependence is estimated by
+    maximizing the expected log-likelihood with Newton's method. Confusion matrices and class probabilities are fixed at
+    their fitted values.
 
     Parameters
     ----------
@@ -40,8 +41,9 @@ def error_dependence(fit: PosteriorFit) -> tuple[float, float]:
     Returns
     -------
     dependence : float
-        0 if the classifier is ignored.
+        The estimate; 0 if the classifier is ignored.
     standard_error : float
+        Standard error of the estimate.
     """
     if fit.sharpness == 0:
         return 0.0, 0.0
@@ -71,19 +73,20 @@ def error_dependence(fit: PosteriorFit) -> tuple[float, float]:
 def _mean_over_labels(
     values: FloatArray, block: Block, right_of_label: FloatArray, wrong_labels: FloatArray
 ) -> FloatArray:
-    """Mean of `values` (n_block_items, n_classes) over what the annotator may say: (n_labels, n_classes = true)."""
+    """Return the mean of `values` over the labels that the annotator may give: (n_labels, n_classes = true)."""
     wrong = (values @ wrong_labels)[block.item]
     mean: FloatArray = right_of_label * values[block.item] + (1 - right_of_label) * wrong
     return mean
 
 
 def discount_temperature(dependence: float, standard_error: float) -> float:
-    """Return the exponent that lowers the confidence of the consensus: 1 leaves it, less lowers it.
+    """Return the exponent that lowers the confidence of the consensus; 1 leaves the confidence unchanged.
 
     Parameters
     ----------
     dependence, standard_error : float
-        Return values of `error_dependence`. Only a dependence above its standard error counts.
+        Return values of `error_dependence`. The confidence is lowered only if the dependence is above its standard
+        error.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def discount_temperature(dependence: float, standard_error: float) -> float:
 
 
 def temper(probabilities: FloatArray, temperature: float) -> FloatArray:
-    """Raise class probabilities (n, K) to a power and normalize them again; the most probable class stays the same.
+    """Raise class probabilities (n, K) to a power and normalize them. The most probable class stays the same.
 
     Examples
     --------
