@@ -14,7 +14,7 @@ from scipy.special import softmax
 from crowdfuse.aggregation.posterior import PosteriorFit
 from crowdfuse.aggregation.votes import Block, FloatArray
 
-DISCOUNT_PER_DEPENDENCE = 60.0  # chosen on real crowds with gold; docs/consensus.md says which
+DISCOUNT_PER_DEPENDENCE = 40.0  # chosen on real crowds with gold; docs/consensus.md says which
 MIN_TEMPERATURE = 0.4  # no stronger discount was needed on any of these crowds
 MAX_NEWTON_STEPS = 30
 DEPENDENCE_PRIOR_PRECISION = 2.0  # precision of the prior of the dependence, which has mean 0
@@ -91,11 +91,11 @@ def discount_temperature(dependence: float, standard_error: float) -> float:
     Returns
     -------
     temperature : float
-        ``max(0.4, 1 / (1 + 60 * max(0, dependence - standard_error)))``.
+        ``max(0.4, 1 / (1 + 40 * max(0, dependence - standard_error)))``.
 
     Examples
     --------
-    >>> discount_temperature(0.01, 0.02), discount_temperature(0.02, 0.01), discount_temperature(0.1, 0.01)
+    >>> discount_temperature(0.01, 0.02), discount_temperature(0.02, 0.005), discount_temperature(0.1, 0.01)
     (1.0, 0.625, 0.4)
     """
     return max(MIN_TEMPERATURE, 1 / (1 + DISCOUNT_PER_DEPENDENCE * max(0.0, dependence - standard_error)))
