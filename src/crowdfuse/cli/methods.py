@@ -27,7 +27,7 @@ def methods(
     """Show what each method assumes, needs and costs, and where it performed best in the stored comparison."""
     from crowdfuse.estimators.registry import estimator_class
     from crowdfuse.experiments import methods_page as report
-    from crowdfuse.experiments.comparison_results import load_comparison_results
+    from crowdfuse.experiments.method_results import load_method_results
     from crowdfuse.io.files import write_json
 
     refuse_json(json_file, force)
@@ -35,7 +35,7 @@ def methods(
         raise ValueError(f"--page covers all methods; leave out {', '.join(names)}")
     for name in names or ():
         estimator_class(name)
-    results = load_comparison_results()
+    results = load_method_results()
     facts = report.method_facts(results, list(dict.fromkeys(names or ())))
     if page:
         typer.echo(report.render_methods_page(results))

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.estimators.registry import estimator_class
-from crowdfuse.experiments.comparison_results import DEFAULTS, METRIC_TITLES, PROTOCOL_TITLES
 from crowdfuse.experiments.method_comparison import HELD_OUT_SHARE, NETWORK_SETTINGS, ComparisonCell, ComparisonDataset
+from crowdfuse.experiments.method_results import REFERENCE_METHOD
 from crowdfuse.experiments.protocols import (
+    DEFAULTS,
+    PROTOCOL_TITLES,
     MeanRanks,
     RowDatasetSeed,
-    best_and_tied,
     gains_over,
     metric_by_dataset,
     rank_methods,
@@ -28,7 +29,6 @@ from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import markdown_table
 
-REFERENCE_METHOD = "majority-vote"
 SECONDARY_METRICS = {
     "log_loss": ("log loss", 1.0, "{:.3f}"),
     "calibration_error": ("calibration error (%)", 100.0, "{:.1f}"),
@@ -36,7 +36,6 @@ SECONDARY_METRICS = {
     "suspicion_average_precision": ("average precision of suspicion (%)", 100.0, "{:.1f}"),
 }
 """Title, factor and format by metric."""
-LOWER_IS_BETTER = ("log_loss", "calibration_error")
 COST_TITLES = {"training_cpu_seconds": "time", "peak_step_bytes": "memory"}
 """Costs, which are shown relative to the reference method."""
 RULES_TEXT = (
@@ -68,7 +67,7 @@ def write_method_comparison(
 ) -> dict[str, Any]:
     """Write `table.md`, `table.json` and a figure of the ranks per protocol, and return the numbers."""
     kept = select_runs(cells, records)
-    numbers = {"command": command, **collect_numbers(kept), "digest": summarize_comparison(datasets, kept, command)}
+    numbers = {"command": command, **collect_numbers(kept)}
     write_text(folder / "table.md", render_markdown(datasets, kept, command))
     write_json(folder / "table.json", numbers)
     for protocol, found in accuracy_ranks(kept).items():
@@ -98,37 +97,6 @@ def collect_numbers(kept: SelectedRuns) -> dict[str, Any]:
         }
         for protocol, runs in kept.items()
     }
-
-
-def summarize_comparison(datasets: Mapping[str, ComparisonDataset], kept: SelectedRuns, command: str) -> dict[str, Any]:
-    """Return the numbers per method that `crowdfuse methods` shows of stored results."""
-    summary: dict[str, Any] = {"command": command}
-    for protocol, runs in kept.items():
-        by_dataset = metric_by_dataset(runs, "accuracy")
-        ranked = {
-            name: rank_methods(metric_by_dataset(runs, name), lower_is_better=name in LOWER_IS_BETTER)
-            for name in METRIC_TITLES
-        }
-        by_accuracy = ranked["accuracy"]
-        summary[protocol] = {
-            "n_datasets": 0 if by_accuracy is None else by_accuracy.n_datasets,
-            "n_seeds": 0 if by_accuracy is None else by_accuracy.n_seeds,
-            "rank": {
-                name: {row: round(rank, 2) for row, rank in of.mean.items()}
-                for name, of in ranked.items()
-                if of is not None
-            },
-            "accuracy": {
-                datasets[name].title: {row: round(float(np.mean(list(seeds.values()))), 6) for row, seeds in of.items()}
-                for name, of in by_dataset.items()
-            },
-            "leaders": {datasets[name].title: rows for name, rows in best_and_tied(by_dataset).items()},
-        }
-    for name, title in COST_TITLES.items():
-        summary[f"relative_{title}"] = {
-            row: round(times, 2) for row, times in relative_costs(kept[DEFAULTS], name).items()
-        }
-    return summary
 
 
 def render_markdown(datasets: Mapping[str, ComparisonDataset], kept: SelectedRuns, command: str) -> str:

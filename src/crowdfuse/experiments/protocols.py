@@ -17,13 +17,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from crowdfuse.experiments.comparison_results import DEFAULTS, HELD_OUT_EPOCH, TUNED_BY_CROWD, TUNED_BY_GOLD
 from crowdfuse.experiments.method_comparison import ComparisonCell
 from crowdfuse.experiments.result_table import UPPER_BOUND
 from crowdfuse.experiments.store import Record, run_key
 from crowdfuse.labels.intervals import t_interval_half_width
 
-TIE_MARGIN = 0.01  # of accuracy: a method that is further behind the best method is not tied with it
+DEFAULTS, HELD_OUT_EPOCH = "defaults", "held_out_epoch"
+TUNED_BY_CROWD, TUNED_BY_GOLD = "tuned_by_crowd", "tuned_by_gold"
+PROTOCOL_TITLES = {
+    DEFAULTS: "defaults",
+    HELD_OUT_EPOCH: "epoch by held-out labels",
+    TUNED_BY_CROWD: "tuned by crowd labels",
+    TUNED_BY_GOLD: "tuned by gold",
+}
 RowDatasetSeed = tuple[str, str, int]
 """Row, data set and seed."""
 
@@ -120,7 +126,7 @@ class MeanRanks(NamedTuple):
 
 
 def rank_methods(
-    by_dataset: Mapping[str, Mapping[str, Mapping[int, float]]], *, lower_is_better: bool = False
+    by_dataset: Mapping[str, Mapping[str, Mapping[int, float]]],
 ) -> MeanRanks | None:
     """Return mean ranks over the data sets and seeds that all methods have.
 
@@ -131,9 +137,7 @@ def rank_methods(
     Parameters
     ----------
     by_dataset : mapping
-        A metric by data set, row and seed.
-    lower_is_better : bool, default=False
-        Whether smaller values of the metric are better.
+        A metric by data set, row and seed; higher is better.
 
     Returns
     -------
@@ -146,7 +150,7 @@ def rank_methods(
         seeds = sorted(set.intersection(*(set(of.get(row, {})) for row in rows))) if rows else []
         if seeds:
             values = np.array([[of[row][seed] for row in rows] for seed in seeds])
-            blocks.append(stats.rankdata(values if lower_is_better else -values, axis=1))
+            blocks.append(stats.rankdata(-values, axis=1))
     if len(rows) < 2 or not blocks:
         return None
     samples = blocks[0] if len(blocks) == 1 else np.array([block.mean(0) for block in blocks])
@@ -171,33 +175,6 @@ def nemenyi_critical_difference(n_methods: int, n_datasets: int) -> float:
     """
     q = stats.studentized_range.ppf(0.95, n_methods, np.inf) / math.sqrt(2)
     return float(q * math.sqrt(n_methods * (n_methods + 1) / (6 * n_datasets)))
-
-
-def best_and_tied(by_dataset: Mapping[str, Mapping[str, Mapping[int, float]]]) -> dict[str, list[str]]:
-    """Return, for each data set, the row with the best mean, followed by the rows that are tied with it.
-
-    A row is tied if its mean is less than 0.01 (`TIE_MARGIN`) below the best mean, and if the 95 % interval of the
-    paired difference over seeds contains 0. The upper bound is left out.
-
-    Examples
-    --------
-    >>> best_and_tied({"one": {"a": {0: 0.9, 1: 0.8}, "b": {0: 0.89, 1: 0.805}, "c": {0: 0.5, 1: 0.4}}})
-    {'one': ['a', 'b']}
-    """
-    found = {}
-    for dataset, of in by_dataset.items():
-        order = sorted(
-            (row for row in of if row != UPPER_BOUND), key=lambda row: -float(np.mean(list(of[row].values())))
-        )
-        if order:
-            found[dataset] = [row for row in order if row == order[0] or _is_tied(of[order[0]], of[row])]
-    return found
-
-
-def _is_tied(first: Mapping[int, float], other: Mapping[int, float]) -> bool:
-    """Return whether a row is tied with the first row; false if they have fewer than two seeds in common."""
-    behind = [first[seed] - other[seed] for seed in set(first) & set(other)]
-    return len(behind) > 1 and float(np.mean(behind)) < min(TIE_MARGIN, t_interval_half_width(behind))
 
 
 def gains_over(
