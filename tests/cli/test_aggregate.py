@@ -89,7 +89,7 @@ def test_column_names_conflicts_and_classes_can_be_given(files: Path) -> None:
     ("arguments", "message"),
     [
         (["--method", "dawid-skeen"], "did you mean 'dawid-skene'?"),
-        (["--method", "wawa", "--iterations", 3], "wawa is not iterative; leave out this option"),
+        (["--method", "wawa", "--iterations", 3], "wawa, which is not iterative; leave out --iterations"),
         (["--on-conflict", "frist"], "did you mean 'first'?"),
         (["--out", "labels.csv", "--force"], "is an input and would be overwritten"),
         (["--out", "gold.csv"], "exists already"),

@@ -684,7 +684,7 @@ BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "negative seed": (lambda c: c.fit("--seed", -1), ("--seed",)),
     "json over a folder": (lambda c: c.fit("--json", c.folder), ("--json", "is a folder")),
     "json over a file": (lambda c: c.fit("--json", c.labels), ("labels.csv exists already", "--force")),
-    "resume without a run": (lambda c: ["fit", "--resume", c.folder], ("settings.json", "nothing to resume")),
+    "resume without a run": (lambda c: ["fit", "--resume", c.folder], ("settings.json", "cannot be resumed")),
     "resume with other options": (
         lambda c: ["fit", c.labels, "--resume", c.out, "--epochs", 5, "--set", "penalty=1"],
         ("--resume uses the options", "labels", "--epochs", "--set"),

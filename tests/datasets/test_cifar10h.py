@@ -183,6 +183,6 @@ def test_file_of_another_data_set_is_refused(tmp_path: Path) -> None:
     write(tmp_path, [[0, 1]], ["task", "label"])
     with pytest.raises(
         ValueError,
-        match=r"line 1: expected the columns .*; the header \('task', 'label'.*\) lacks cifar10_test_test_idx",
+        match=r"line 1: expected the columns .*, but the header \('task', 'label'.*\) lacks cifar10_test_test_idx",
     ):
         load_cifar10h_labels(tmp_path)

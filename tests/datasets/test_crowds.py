@@ -59,7 +59,7 @@ def test_annotators_of_cifar10n_without_workers_are_slots(tmp_path: Path) -> Non
 
 def test_arrays_of_different_lengths_are_refused(tmp_path: Path) -> None:
     write_labelme(tmp_path, answers=np.zeros((59, 6), int))
-    with pytest.raises(ValueError, match="x_train has 60 rows, answers has 59"):
+    with pytest.raises(ValueError, match="x_train has 60 rows, but answers has 59"):
         load_labelme(tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_missing_sentiment_files_and_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"train_text.csv: gold must hold integers: .*'great'"):
         load_sentiment(tmp_path)
     (place / "test_text.csv").write_text("text\ngood\n")
-    with pytest.raises(ValueError, match=r"test_text.csv needs the columns text, gold; missing: gold"):
+    with pytest.raises(ValueError, match=r"test_text.csv must have the columns text, gold, but has no gold"):
         load_sentiment(tmp_path)
     (place / "test_text.csv").unlink()
     with pytest.raises(FileNotFoundError, match=r"test_text.csv is missing.*without the data set sentiment.*--values"):
@@ -127,7 +127,7 @@ def test_gold_class_without_labels_counts_and_unlabelled_items_do_not(tmp_path: 
     assert crowd.judged.tolist() == [0, 1]
     assert crowd.truth.tolist() == [-1, 2]
     gold.write_text("task,label\n77,1\n")
-    with pytest.raises(ValueError, match=r"no item has both .* such as 77, labels for 0, 1, 2"):
+    with pytest.raises(ValueError, match=r"no item has both .* such as 77, the labels for items such as 0, 1, 2"):
         load_label_only("dog", tmp_path)
     gold.unlink()
     with pytest.raises(FileNotFoundError, match=r"gold.csv is missing.*without the data set dog.*--values"):

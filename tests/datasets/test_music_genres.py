@@ -93,7 +93,7 @@ def replacing(name: str, old: str, new: str) -> Callable[[Path], None]:
         ),
         (
             replacing("test", "feature1", "loudness"),
-            r"test.csv, line 1: its 2 features differ from .*: feature 2 is 'loudness' here and 'feature1' there",
+            r"test.csv, line 1: its 2 features differ from .*: feature 2 is 'loudness' here, but 'feature1' in",
         ),
         (
             lambda place: (place / "music_genre_mturk.csv").write_text(""),
@@ -101,11 +101,11 @@ def replacing(name: str, old: str, new: str) -> Callable[[Path], None]:
         ),
         (
             replacing("test", "class", "genre"),
-            r"test.csv, line 1: expected .*; the header \(.*\) lacks class\.",
+            r"test.csv, line 1: expected .*, but the header \(.*\) lacks class\.",
         ),
         (
             replacing("mturk", "annotator", "WorkerID"),
-            r"mturk.csv, line 1: expected .*; the header \('id', 'Worker.*\) lacks annotator\.",
+            r"mturk.csv, line 1: expected .*, but the header \('id', 'Worker.*\) lacks annotator\.",
         ),
         (replacing("gold", "0.034940,", ""), r"gold.csv, line 3: 3 values, but the header has 4"),
         (replacing("test", TEST, "id,class\na,rock\n"), r"test.csv, line 1: has no features"),
@@ -166,7 +166,7 @@ def test_arrays_are_read_if_the_archive_of_the_authors_is_missing(place: Path, t
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"answers": np.zeros((2, 2), int)}, "x_train has 3 rows, answers has 2"),
+        ({"answers": np.zeros((2, 2), int)}, "x_train has 3 rows, but answers has 2"),
         ({"answers": np.zeros(3, int)}, r"answers must have one row per song.*\(3,\)"),
         ({"y_test": np.array([0, 7])}, "y_test has class 7, but class_names has 3 names"),
     ],

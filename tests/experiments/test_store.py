@@ -56,7 +56,7 @@ def test_runs_of_another_version_are_reported_and_not_used(tmp_path: Path, monke
     found, remarks = store.read()
     assert found == {}
     assert len(remarks) == 1
-    assert "1 runs were made by crowdfuse 0.0.1, torch 1.0" in remarks[0]
+    assert "because they were made by crowdfuse 0.0.1, torch 1.0" in remarks[0]
     store.add(Record(RUN, {"accuracy": 0.6}, 1.0))
     assert [record.result["accuracy"] for record in store.read()[0].values()] == [0.6]
     assert len(store.path.read_text().splitlines()) == 2  # nothing is lost

@@ -367,7 +367,7 @@ def test_report_without_inputs_uses_the_stored_consensus(run: Path) -> None:
     other.features()
     gold = other.gold("gold.csv", slice(30))
     report = report_run(run)
-    assert "features.csv, have changed since the fit" in report.facts["limitations"][-1]
+    assert "features.csv, have changed since the run was fitted" in report.facts["limitations"][-1]
     assert report.facts["map"] is None
     assert not any(report.previews.values())
     inputs.unlink()

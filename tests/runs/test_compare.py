@@ -241,7 +241,7 @@ def test_an_annotator_without_a_label_to_train_on_is_left_out(crowd: Path) -> No
         labels.write(f"{judge},rare,0\n")
     result = compare("--methods", "majority-vote,single-annotator", "--seeds", "0")
     assert result.exit_code == 0, result.output
-    assert "single-annotator rare is left out: rare has no label among the items to train on" in result.output
+    assert "single-annotator rare is left out: rare has no label on the training items" in result.output
 
 
 def test_a_wide_table_gives_the_same_comparison_as_a_long_one(crowd: Path) -> None:

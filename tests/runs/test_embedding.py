@@ -336,7 +336,7 @@ def test_unreadable_images_are_named_before_the_work_or_left_out(images: Path, o
     run = ["embed", str(images), "--backbone", "torch.nn:Identity", "--image-size", "16", "--out", str(out)]
     assert "1 image is not readable" in refused(*run)
     text = ok(*run, "--on-unreadable", "skip")
-    assert "1 image is not readable and left out: 'a/bad.jpg'" in text
+    assert "1 image is not readable and therefore left out: 'a/bad.jpg'" in text
     assert len(read(out)["items"]) == N
     assert "a/bad.jpg" not in read(out)["items"]
 

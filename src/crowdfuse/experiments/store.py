@@ -127,7 +127,7 @@ class Store:
                 name = _format_versions(versions)
                 n_by_version[name] = n_by_version.get(name, 0) + 1
         notes = [
-            f"{self.path}: {count:,} runs are not shown, because they were made by {name}, not by "
+            f"{self.path}: {count:,} runs are neither counted nor shown here, because they were made by {name}, not by "
             f"{_format_versions(VERSIONS)}; they stay in the file"
             for name, count in n_by_version.items()
         ]
