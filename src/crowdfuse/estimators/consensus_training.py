@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logit
 from sklearn.base import clone
@@ -42,16 +41,14 @@ from crowdfuse.labels.folds import check_folds
 from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.consensus_training import ConsensusTraining, TrainingConsensus, n_class_networks
-from crowdfuse.methods.cross_fitted_gates import CrossFittedGates
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
-from crowdfuse.training.loop import train
 from crowdfuse.training.progress import training_series
 
 MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000
 MIN_EPOCHS = 2  # one for the class networks and one for the gate network
-GATED_COST, VOTE_COST, GATES_COST, OWN_COST = 1.0, 0.25, 0.5, 0.5  # expected time of a training, relative to gated
+GATED_COST, VOTE_COST, OWN_COST = 1.0, 0.25, 0.5  # expected time of a training, relative to gated
 OWN_SETTINGS = ("encoder", "classes", "checkpoint", "max_time", "verbose", "random_state")  # not those of the copies
 
 
@@ -224,11 +221,11 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         Examples
         --------
         >>> ConsensusTrainingClassifier(folds=2).training_costs()
-        (1.0, 1.0, 0.25, 0.25, 0.5, 0.5)
+        (1.0, 1.0, 0.25, 0.25, 0.5)
         """
         if not self.folds:
             return (OWN_COST,)
-        return (GATED_COST,) * self.folds + (VOTE_COST,) * self.folds + (GATES_COST, OWN_COST)
+        return (GATED_COST,) * self.folds + (VOTE_COST,) * self.folds + (OWN_COST,)
 
     def _base_classifiers(self) -> list[CrowdClassifier]:
         """Return gated and a network that is trained on the votes, with the settings of this estimator; not fitted."""
@@ -279,58 +276,11 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         ann = data.annotations
         folder = None if self.checkpoint is None else Path(self.checkpoint) / FOLDS_FOLDER
         found = self._run_folds(self.fold_trainings(prepared), ann, folder)
-        predictions, fit = self._most_likely(found, prepared)
+        predictions, fit = _most_likely(found, data)
         soft = np.full((len(ann), ann.n_classes), 1 / ann.n_classes, np.float32)
         temperature = discount_temperature(*error_dependence(fit))
         soft[fit.votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
         return CrossFitted(predictions, TrainingConsensus(soft, fit.annotators()), data)
-
-    def _most_likely(self, found: Sequence[OutOfFold], prepared: PreparedTraining) -> tuple[OutOfFold, PosteriorFit]:
-        """Return the predictions that make the labels most likely, and the posterior of the labels given them.
-
-        The candidates are gated with its own gates, the network trained on the votes, and the mean of both. The last
-        two get gates that are trained on the consensus of the candidate.
-        """
-        data = prepared.data
-        gated, *others = found
-        candidates = [(gated.class_probabilities, gated.right_probability)]
-        if others:
-            mean = _geometric_mean([gated.class_probabilities, others[0].class_probabilities])
-            rest = [others[0].class_probabilities, mean]
-            candidates += zip(rest, self._gates(rest, prepared), strict=True)
-        fits = [_fit_posterior(data, p, right) for p, right in candidates]
-        best = max(range(len(fits)), key=lambda number: fits[number].log_likelihood)
-        limitations = tuple(dict.fromkeys(sentence for predictions in found for sentence in predictions.limitations))
-        return OutOfFold(*candidates[best], gated.n_folds, limitations), fits[best]
-
-    def _gates(self, candidates: Sequence[NDArray[np.float64]], prepared: PreparedTraining) -> NDArray[np.float64]:
-        """Return, for each candidate and label, the probability that the label is right, by cross-fitted gates."""
-        data, recipe = prepared.data, prepared.recipe
-        targets = np.full((len(candidates), *candidates[0].shape), 1 / candidates[0].shape[1], np.float32)
-        for target, p in zip(targets, candidates, strict=True):
-            fit = _fit_posterior(data, p, None)
-            target[fit.votes.labelled] = fit.soft
-        trainings = self.fold_trainings(prepared)
-        folds = [training.fold for training in trainings[: trainings[0].n_folds]]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(recipe.seed)
-            specs = [self._model_spec(recipe.seed) for _ in folds]
-            method = CrossFittedGates(
-                specs[0],
-                trunks=[spec.trunk for spec in specs],
-                folds=folds,
-                candidates=targets,
-                heads=self._heads(len(self.annotators_)),
-                embedding=self.embedding,
-            )
-        method.fit_standardization(data.inputs, np.concatenate(folds))
-        limited = replace(recipe, max_time=self._share_of_time(GATES_COST), mixup=0.0)
-        trained = train(method, data, limited, verbose=self.verbose, title="accuracy of annotators")
-        if trained.interrupted:
-            raise KeyboardInterrupt
-        method.to("cpu", torch.float32)
-        method.load_state_dict(trained.weights)
-        return method.eval().right_probabilities(data)
 
     def _run_folds(self, trainings: list[FoldTraining], ann: Annotations, folder: Path | None) -> list[OutOfFold]:
         """Return the out-of-fold predictions of each classifier."""
@@ -428,6 +378,22 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return self._values_of_pairs(
             lambda method: method.accuracies, X, annotations, items, caller="annotator_accuracy_per_item"
         )
+
+
+def _most_likely(found: Sequence[OutOfFold], data: TrainingData) -> tuple[OutOfFold, PosteriorFit]:
+    """Return the predictions that make the labels most likely, and the posterior of the labels given them.
+
+    The candidates are the predictions of gated, those of the network trained on the votes, and the mean of both. All
+    use the gates of gated, the first classifier.
+    """
+    right = found[0].right_probability
+    candidates = [predictions.class_probabilities for predictions in found]
+    if len(found) > 1:
+        candidates.append(_geometric_mean(candidates))
+    fits = [_fit_posterior(data, p, right) for p in candidates]
+    best = max(range(len(fits)), key=lambda number: fits[number].log_likelihood)
+    limitations = tuple(dict.fromkeys(sentence for predictions in found for sentence in predictions.limitations))
+    return OutOfFold(candidates[best], right, found[0].n_folds, limitations), fits[best]
 
 
 def _fit_posterior(

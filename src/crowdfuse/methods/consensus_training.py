@@ -7,8 +7,9 @@ labels are right according to the consensus, so that it knows on which items eac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -28,8 +29,8 @@ from crowdfuse.aggregation.votes import Votes
 from crowdfuse.functional import posterior
 from crowdfuse.labels.folds import assign_folds
 from crowdfuse.methods.base import Loss, Method, ModelSpec, Phase
-from crowdfuse.methods.cross_fitted_gates import GateNetwork, gate_epochs
 from crowdfuse.methods.data import Batch, TrainingData
+from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 from crowdfuse.nets.backbones import Trunk
 from crowdfuse.nets.committee import StackedMLPs, make_committee
 from crowdfuse.nets.mlp import mlp
@@ -38,7 +39,10 @@ N_CLASS_NETWORKS = 5
 MIN_CLASS_STEPS = 1_500  # if the number of epochs is not given
 CLASS_PASSES, MAX_CLASS_STEPS, MIN_CLASS_PASSES = 40, 6_000, 10  # 40 passes, or fewer if they take over 6,000 steps
 GATE_SHARE = 0.25  # of a given number of epochs
+GATE_PASSES, MIN_GATE_STEPS, MAX_GATE_STEPS, MIN_GATE_PASSES = 20, 1_000, 3_000, 5  # the same for the gate network
 ROWS_PER_BLOCK = 512
+
+HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 
 
 class TrainingConsensus(NamedTuple):
@@ -54,6 +58,37 @@ class TrainingConsensus(NamedTuple):
 
     class_probabilities: NDArray[np.float32]
     annotators: AnnotatorModel
+
+
+class GateNetwork(nn.Module):
+    """A trunk with a head that predicts, for pairs (item, annotator), whether the annotator is right on the item.
+
+    Parameters
+    ----------
+    spec : ModelSpec
+        Sizes of the head.
+    trunk : Trunk
+        The backbone.
+    heads : {"shared", "embedded"}
+        Kind of the head. "shared": `AnnotatorHead`. "embedded": `EmbeddedHead`.
+    embedding : int
+        Length of an annotator's embedding, for "embedded".
+    """
+
+    def __init__(self, spec: ModelSpec, trunk: Trunk, heads: Literal["shared", "embedded"], embedding: int) -> None:
+        super().__init__()
+        self.trunk = trunk.module
+        hidden = spec.head_hidden
+        make: HeadFactory = AnnotatorHead
+        if heads == "embedded":
+            hidden = hidden or (64,)
+            make = partial(EmbeddedHead, embedding=AnnotatorEmbedding(spec.n_annotators, embedding))
+        self.head = make(trunk.n_features, hidden[-1:], spec.n_annotators, 1)
+
+    def forward(self, x: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
+        """Return the gates of pairs as logits, (L,)."""
+        gates: Tensor = self.head(self.trunk(x), item, annotator)[:, 0]
+        return gates
 
 
 class ConsensusTraining(Method):
@@ -131,10 +166,11 @@ class ConsensusTraining(Method):
 
     def default_phases(self, n_steps_per_pass: int, n_steps_per_epoch: int) -> list[Phase]:
         """Return phases that are long enough to converge, whatever the number of items."""
-        classes = max(
-            MIN_CLASS_STEPS, min(CLASS_PASSES * n_steps_per_pass, MAX_CLASS_STEPS), MIN_CLASS_PASSES * n_steps_per_pass
-        )
-        return _phases(-(-classes // n_steps_per_epoch), gate_epochs(n_steps_per_pass, n_steps_per_epoch))
+        class_steps = min(CLASS_PASSES * n_steps_per_pass, MAX_CLASS_STEPS)
+        gate_steps = min(GATE_PASSES * n_steps_per_pass, MAX_GATE_STEPS)
+        class_steps = max(MIN_CLASS_STEPS, class_steps, MIN_CLASS_PASSES * n_steps_per_pass)
+        gate_steps = max(MIN_GATE_STEPS, gate_steps, MIN_GATE_PASSES * n_steps_per_pass)
+        return _phases(-(-class_steps // n_steps_per_epoch), -(-gate_steps // n_steps_per_epoch))
 
     def prepare(self, data: TrainingData) -> None:
         """Set the consensus that the networks are trained on.
@@ -238,7 +274,7 @@ class ConsensusTraining(Method):
 
     def _gate_logits(self, h: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the logits of the probability that the annotator is right, for each pair, (L,)."""
-        gates: Tensor = self.gate_network(h, item, annotator)[:, 0]
+        gates: Tensor = self.gate_network(h, item, annotator)
         return gates
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
