@@ -279,8 +279,8 @@ def test_the_time_limit_is_shared_by_all_trainings_and_the_result_says_that_it_w
     options[options.index("--epochs") + 1] = "50"
     lines = run(*options).stdout.splitlines()
     assert any(line.startswith("effort: normal (3 training runs") and "at most 0 s" in line for line in lines)
-    assert any(line.startswith("note: The time limit (max_time) cut training short") for line in lines)
-    assert any(line.startswith("note: The time limit (max_time) also cut the training of the folds") for line in lines)
+    assert any(line.startswith("note: The time limit (--max-time; max_time in Python)") for line in lines)
+    assert any(line.startswith("note: The time limit also cut the training of the folds") for line in lines)
     stored = json.loads((crowd.out / "settings.json").read_text())["job"]["settings"]["max_time"]
     assert stored == pytest.approx(0.001)
     assert json.loads((crowd.out / "summary.json").read_text())["cut_short"] is True
@@ -325,10 +325,18 @@ def test_fit_in_a_new_process_writes_the_whole_run_folder(crowd: Crowd) -> None:
     assert (crowd.out / "model" / "weights.safetensors").read_bytes() == weights
 
 
+def test_predict_says_in_one_line_what_speaks_against_the_predictions(crowd: Crowd) -> None:
+    run_ok(*crowd.fit("--folds", "0", "--max-time", "0.001s", "--epochs", "50"))
+    note, written = run("predict", crowd.out, crowd.inputs, "--out", crowd.folder / "p.csv").stdout.splitlines()
+    assert note.startswith("note: It is unknown how far to trust the predictions")
+    assert "The time limit" in note
+    assert written.startswith("30 predictions")
+
+
 def test_predictions_have_the_names_of_items_and_classes(crowd: Crowd) -> None:
     run_ok(*crowd.fit())
     file = crowd.folder / "new" / "p.csv"
-    assert run_ok("predict", crowd.out, crowd.inputs, "--out", file) == f"30 predictions: {file}"
+    assert run_ok("predict", crowd.out, crowd.inputs, "--out", file).endswith(f" 30 predictions: {file}")
     rows = read_rows(file)
     model = load(crowd.out / "model")
     probabilities = model.predict_proba(crowd.X)

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ import pytest
 
 import crowdfuse
 from crowdfuse import Annotations, Consensus, FusionClassifier, MajorityVoteClassifier
+from crowdfuse.quality.consensus_file import save_consensus
 from crowdfuse.quality.diagnostics import Finding
-from crowdfuse.report.item_explanation import explain_item, share_right
+from crowdfuse.report.item_explanation import explain_item, explain_weights, share_right
+from crowdfuse.report.item_facts import disputed_rows
+from crowdfuse.report.report_data import report_data_of
 from tests.report.crowd import HOSTILE_CLASSES, assert_equals_consensus
 from tests.text_crowd import make_labels, make_texts
 
@@ -106,10 +110,28 @@ def test_findings_and_limitations_are_shown(fitted: Any) -> None:
     assert report.facts["warnings"] == [finding.message]
     assert report.facts["limitations"] == ["Too few <labels>."]
     for text in (report.to_html(), report.to_markdown()):
-        for title, line in (("Warnings", finding.message), ("What this report cannot show", "Too few <labels>.")):
+        for title, line in (("Warnings", finding.message), ("Limitations", "Too few <labels>.")):
             after = text.partition(title)[2]
             assert html.escape(line) in after[:300]
     assert "Warnings" not in clf.report(X, ann, consensus=replace(consensus, findings=())).to_markdown()
+
+
+def test_python_has_the_mean_weights_of_the_table_of_annotators(fitted: Any, tmp_path: Path) -> None:
+    clf, X, ann, consensus = fitted
+    save_consensus(consensus, tmp_path / "posterior.safetensors")
+    stored = crowdfuse.load_consensus(tmp_path).annotator_table()
+    assert stored.equals(consensus.annotator_table())
+    rows = clf.report(X, ann, consensus=consensus).facts["annotators"]["rows"]
+    mean_weights = dict(zip(stored["annotator"].to_pylist(), stored["mean_weight"].to_pylist(), strict=True))
+    assert mean_weights == pytest.approx({row["annotator"]: row["mean_weight"] for row in rows}, abs=1e-6)
+
+
+def test_an_item_is_disputed_if_a_label_or_the_prediction_differs_from_the_consensus() -> None:
+    labels: list[list[str | None]] = [["cat", "cat"], ["cat", "dog"], ["dog", None], ["cat", None], [None, None]]
+    consensus = made(labels, ["cat"] * 5, ["cat", "cat", "cat", "dog", "dog"])
+    assert consensus.is_disputed.tolist() == [False, True, True, True, False]
+    assert disputed_rows(report_data_of(consensus)).tolist() == [1, 2, 3]
+    assert replace(consensus, predicted_probabilities=None).is_disputed.tolist() == [False, True, True, False, False]
 
 
 def test_unknown_accuracy_is_a_dash_with_its_reason() -> None:
@@ -163,16 +185,18 @@ def test_explanation_of_a_consensus_against_the_vote() -> None:
     labels = [["dog", "dog", "cat"]] * 3 + [["dog", "dog", "dog"]]
     truth = ["cat", "cat", "cat", "dog"]
     assert explain_item(made(labels, truth, truth), 0) == (
-        "For cat: 1 of 3 annotators said cat (their 'cat' labels are right in 90 % of cases); the final model predicts "
-        "cat (80 %).\nAgainst: 2 of 3 annotators said dog (their 'dog' labels are right in 26 % of cases)."
+        "For cat: 1 of 3 annotators said cat (of all their 'cat' labels, 90 % are right); the final model predicts "
+        "cat (80 %).\nAgainst: 2 of 3 annotators said dog (of all their 'dog' labels, 26 % are right).\n"
+        "Probabilities: cat 90 %, dog 5 %."
     )
     assert explain_item(made(labels, truth, ["dog"] * 4), 0) == (
-        "For cat: 1 of 3 annotators said cat (their 'cat' labels are right in 90 % of cases).\nAgainst: 2 of 3 "
-        "annotators said dog (their 'dog' labels are right in 26 % of cases); the final model predicts dog (80 %)."
+        "For cat: 1 of 3 annotators said cat (of all their 'cat' labels, 90 % are right).\nAgainst: 2 of 3 "
+        "annotators said dog (of all their 'dog' labels, 26 % are right); the final model predicts dog (80 %).\n"
+        "Probabilities: cat 90 %, dog 5 %."
     )
     assert explain_item(made([["dog", "dog"]] * 3 + [["dog", "dog"]], truth), 0) == (
         "For cat: 'dog' labels of these annotators should be cat in 69 % of cases.\nAgainst: both annotators said dog "
-        "(their 'dog' labels are right in 26 % of cases)."
+        "(of all their 'dog' labels, 26 % are right).\nProbabilities: cat 90 %, dog 5 %."
     )
 
 
@@ -203,7 +227,39 @@ def test_explanation_names_the_model_trained_without_the_item_if_it_says_somethi
     out_of_fold[0] = [0.85, 0.1, 0.05]
     sentence = explain_item(replace(consensus, out_of_fold_probabilities=out_of_fold), 0)
     assert "For cat: the model trained without this item says cat (85 %)." in str(sentence)
-    assert str(sentence).endswith("the final model predicts owl (80 %).")
+    assert "the final model predicts owl (80 %).\nProbabilities: cat 90 %" in str(sentence)
+
+
+def test_explanation_lists_the_final_model_even_if_the_model_trained_without_the_item_says_the_same() -> None:
+    consensus = made([["dog", "owl", "cat"]] * 4, ["cat", "dog", "dog", "dog"], ["dog"] * 4)
+    out_of_fold = np.tile(np.array([[0.2, 0.6, 0.2]], np.float32), (4, 1))
+    against = str(explain_item(replace(consensus, out_of_fold_probabilities=out_of_fold), 0)).partition("Against")[2]
+    assert "the model trained without this item says dog (60 %)" in against
+    assert "the final model predicts dog (80 %)" in against
+
+
+def test_explanation_names_the_calibrated_probability_that_counts() -> None:
+    """With sharpness 2, 0.6, 0.2 and 0.2 become 0.36, 0.04 and 0.04, over their sum."""
+    consensus = made([["cat", "cat"]] * 4, ["cat"] * 4, ["dog"] * 4)
+    consensus = replace(
+        consensus,
+        out_of_fold_probabilities=np.tile(np.array([[0.2, 0.6, 0.2]], np.float32), (4, 1)),
+        parameters={"sharpness": np.array(2.0), "class_bias": np.zeros(3)},
+    )
+    assert "says dog (60 %; after calibration 82 %)" in str(explain_item(consensus, 0))
+
+
+def test_the_largest_weight_is_commented_if_it_contradicts_the_accuracy() -> None:
+    consensus = made([["dog", "cat", "cat"]] * 4, ["cat"] * 4)
+    accurate = replace(consensus, annotator_accuracy_interval=np.array([[0.5, 0.6], [0.9, 0.95], [0.5, 0.7]]))
+    names = accurate.annotators
+    sentence = str(explain_weights(accurate, 0, [0.8, 0.1, 0.1]))
+    assert sentence.startswith(f"{names[0]} has the largest weight here, although {names[1]} is more accurate")
+    assert "at least 90.0 %" in sentence
+    assert "at most 60.0 %" in sentence
+    assert explain_weights(accurate, 0, [0.1, 0.8, 0.1]) is None  # the most accurate annotator
+    assert explain_weights(accurate, 0, [0.1, 0.1, 0.8]) is None  # said the same as the more accurate annotator
+    assert explain_weights(consensus, 0, [0.8, 0.1, 0.1]) is None  # the intervals overlap
 
 
 def test_percentage_of_the_final_model_is_that_of_the_prediction() -> None:
@@ -234,8 +290,8 @@ def test_model_without_a_say_is_no_evidence() -> None:
 def test_explanation_of_a_consensus_against_the_prediction(labels: list[str | None], who: str) -> None:
     consensus = made([labels], ["cat"], ["dog"])
     sentence = str(explain_item(consensus, 0))
-    assert sentence.startswith(f"For cat: {who} said cat (their 'cat' labels are right in 90 % of cases).\nAgainst: ")
-    assert sentence.endswith("the final model predicts dog (80 %).")
+    assert sentence.startswith(f"For cat: {who} said cat (of all their 'cat' labels, 90 % are right).\nAgainst: ")
+    assert "the final model predicts dog (80 %).\nProbabilities: " in sentence
     ignored = replace(consensus, parameters={"sharpness": np.array(0.0)})
     assert "the final model predicts dog (80 %), but the consensus ignores the model" in str(explain_item(ignored, 0))
 

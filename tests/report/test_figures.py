@@ -19,6 +19,7 @@ from crowdfuse import (
 )
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.labels.intervals import wilson_interval
+from crowdfuse.quality.label_weights import mean_relative_weights
 from crowdfuse.report.annotator_details import detail_facts, sample_labels
 from crowdfuse.report.annotator_facts import annotator_facts, expected_items_per_class
 from crowdfuse.report.gold_facts import GoldSet, abstention_facts, accuracy_facts, evaluation_rows, operating_point
@@ -30,7 +31,7 @@ from crowdfuse.report.item_facts import (
     suspicious_facts,
 )
 from crowdfuse.report.item_map import MAP_COLUMNS, map_facts, map_items
-from crowdfuse.report.report_data import Answers, ReportData, add_model, mean_relative_weights, report_data_of
+from crowdfuse.report.report_data import Answers, ReportData, add_model, report_data_of
 
 N, K = 240, 3
 

@@ -84,7 +84,7 @@ def test_three_files_next_to_the_labels_say_what_is_missing(crowd: Crowd) -> Non
     page = (crowd.folder / "labels-report.html").read_text(encoding="utf-8")
     text = (crowd.folder / "labels-report.md").read_text(encoding="utf-8")
     for rendered in (html.unescape(page), text):
-        assert "What this report cannot show" in rendered
+        assert "Limitations" in rendered
         assert "no weights of annotators per item" in rendered
         assert "There is no model. The report has no training curves and no predictions" in rendered
         for title in ("Data", "Annotators", "Confused classes", "Disputed items", "Labels most likely to be wrong"):
@@ -254,6 +254,6 @@ def test_page_works_in_a_browser(browser: Browser, page_file: Path, width: int, 
         assert HOSTILE[1] in part.locator("summary").inner_text()
         assert part.locator("table.matrix").count() == 1
         assert page.locator("svg.map").count() == 0
-        assert "cannot show" in page.locator("main").inner_text()
+        assert "Limitations" in page.locator("main").inner_text()
         assert serious_problems(page) == []
         assert not scrolls_sideways(page)

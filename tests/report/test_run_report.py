@@ -387,7 +387,7 @@ def test_report_without_inputs_uses_the_stored_consensus(run: Path) -> None:
     (known,) = report.facts["accuracy"]
     assert (known["predicted"]["n"], known["consensus"]["n"]) == (30, 30)
     page = report.to_html()
-    assert "What this report cannot show" in page
+    assert "Limitations" in page
     assert "There is no map" in page
     assert "own fused label:" not in page
 

@@ -151,10 +151,10 @@ def test_weights_equal_those_of_the_model_on_the_item(session: ReviewSession, ru
         facts = session.facts(index)
         for line in facts["labels"]:
             column = material.all_annotations.annotators.tolist().index(line["annotator"])
-            assert line["weight"] == pytest.approx(weights[row, column], abs=1e-4)
-        assert [line["weight"] for line in facts["labels"]] == sorted(
-            (line["weight"] for line in facts["labels"]), reverse=True
-        )
+            share = line["weight"] / len(facts["labels"])  # 1 is an even share
+            assert share == pytest.approx(weights[row, column], abs=1e-4)
+        suspicions = [line["suspicion"] for line in facts["labels"]]
+        assert suspicions == sorted(suspicions)  # the most probable label first
 
 
 def test_items_are_filtered_by_annotator_and_class(session: ReviewSession, run: Path) -> None:
@@ -228,8 +228,8 @@ def test_missing_images_are_named(run: Path) -> None:
         session.item_inputs.picture(item["index"])
     labels = item["facts"]["labels"]
     assert [line["weight"] for line in labels] == [None] * 3
-    accuracies = [line["accuracy"] for line in labels]
-    assert accuracies == sorted(accuracies, reverse=True)  # since weights are unknown
+    suspicions = [line["suspicion"] for line in labels]
+    assert suspicions == sorted(suspicions)
     assert any("24 of 24 images are not in" in note for note in session.about()["notes"])
     session.settle(label=0, **seen(session))
 

@@ -34,7 +34,7 @@ from crowdfuse.methods.wdn import WDN
 from crowdfuse.nets import make_trunk
 from crowdfuse.training import loop
 from crowdfuse.training.checkpoints import FILE_NAME
-from crowdfuse.training.progress import BarReporter, TrainingPlan
+from crowdfuse.training.progress import BarReporter, LineReporter, TrainingPlan
 from crowdfuse.training.recipes import SCHEDULES, Recipe
 
 
@@ -615,3 +615,15 @@ def test_mixed_precision_reaches_the_loss(crowd: Any, monkeypatch: pytest.Monkey
         assert np.isfinite(clf.history_[-1]["loss"])
         assert clf.predict_proba(X).dtype == np.float64
     assert set(seen) == {(torch.float32, False), (torch.bfloat16, True)}
+
+
+def test_the_line_of_a_training_has_the_figures_of_the_epoch_that_was_kept() -> None:
+    text = io.StringIO()
+    lines = LineReporter(Console(file=text))
+    lines.start(TrainingPlan("gated", n_epochs=2, n_steps_per_epoch=1))
+    kept = {"epoch": 1, "loss": 0.5, "held_out_log_likelihood": -0.9}
+    last = {"epoch": 2, "loss": 0.1, "held_out_log_likelihood": -1.4}
+    lines.end_epoch(kept, kept)
+    assert not text.getvalue()
+    lines.end_epoch(last, kept)
+    assert "2 epochs, kept epoch 1, loss 0.5000, held-out log-likelihood -0.900" in text.getvalue()

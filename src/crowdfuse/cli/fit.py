@@ -216,9 +216,9 @@ def _print_start(classifier: CrowdClassifier, data: JobData, job: Job, *, is_def
     typer.echo(f"effort: {_describe_effort(job, len(training_costs(classifier, job, data)))}")
     if classifier.encoder_ is None and data.loaded.short_names is not None and len(classifier.input_shape_) == 3:
         typer.echo(
-            "note: this network is trained from scratch on your images. A frozen pretrained encoder would do better: "
-            "add --encoder torchvision/resnet50 to this command (after pip install torchvision --no-deps), or see "
-            "crowdfuse fit --help"
+            "note: this network is trained from scratch on your images. On photographs, a frozen pretrained encoder is "
+            "usually better: add --encoder torchvision/resnet50 to this command (after pip install torchvision "
+            "--no-deps), or see crowdfuse fit --help"
         )
 
 
@@ -258,7 +258,7 @@ def _describe_result(summary: dict[str, Any]) -> str:
         line += f", mean confidence {summary['mean_confidence']:.2f}"
     if summary.get("n_estimated_annotators"):
         n_annotators = format_count(summary["n_estimated_annotators"], "annotator")
-        line += f"; {summary['n_inaccurate_annotators']:,} of {n_annotators} below 60 % accuracy"
+        line += f"; {summary['n_inaccurate_annotators']:,} of {n_annotators} with an estimated accuracy below 60 %"
     return line
 
 
@@ -274,6 +274,8 @@ def _describe_effort(job: Job, n_trainings: int) -> str:
     seconds = total_time_limit(job)
     if seconds is not None:
         parts.append(f"at most {format_duration(seconds)}")
+    elif n_trainings > 1:
+        parts.append("--effort low trains once, --max-time limits the time")
     return f"{job.effort} ({'; '.join(parts)})"
 
 
@@ -346,5 +348,7 @@ def predict(
     from crowdfuse.runs import predict_file
 
     use_threads(threads)
-    count = predict_file(run, inputs, file, proba=proba, item=item, text=text, image_size=image_size, force=force)
-    typer.echo(f"{count:,} predictions: {file}")
+    written = predict_file(run, inputs, file, proba=proba, item=item, text=text, image_size=image_size, force=force)
+    if written.limitations:
+        typer.echo(f"note: {' '.join(written.limitations)}")
+    typer.echo(f"{format_count(written.n_items, 'prediction')}: {file}")

@@ -79,6 +79,7 @@ def report(
     """
     from crowdfuse.io.files import write_text
     from crowdfuse.report.report import refuse_overwriting, report_files
+    from crowdfuse.runs.folder import is_finished
 
     if not run.exists():
         raise FileNotFoundError(f"{run}: there is no such run folder or file of labels")
@@ -111,7 +112,9 @@ def report(
         for line in made.facts[key]:
             typer.echo(f"{kind}: {line}")
     typer.echo(f"report: {page}")
-    if run.is_dir() and made.facts["disputed"]["total"]:
+    if run.is_dir() and not is_finished(run):
+        typer.echo(f"note: the run is not finished; continue it with crowdfuse fit --resume {shlex.quote(str(run))}")
+    elif run.is_dir() and made.facts["disputed"]["total"]:
         typer.echo(f"next: settle the disputed items with crowdfuse review {shlex.quote(str(run))}", err=True)
 
 

@@ -828,8 +828,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             return own
         return (
             *own,
-            f"The time limit (max_time) cut training short after {format_count(len(self.history_), 'epoch')}. A model "
-            "that is trained for longer may be better.",
+            f"The time limit (--max-time; max_time in Python) cut training short after "
+            f"{format_count(len(self.history_), 'epoch')}. A model that is trained for longer may be better.",
         )
 
     def __sklearn_tags__(self) -> Any:

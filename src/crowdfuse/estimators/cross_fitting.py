@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
 
-CUT_SHORT_FOLD = "The time limit (max_time) also cut the training of the folds short."
+CUT_SHORT_FOLD = "The time limit also cut the training of the folds short."
 FOLDS_FOLDER = "folds"
 """Folder below that of the checkpoint, with the predictions and the checkpoints of the folds."""
 ONE_ITEM = "Cross-fitting is not possible, because there is only one item to learn from."
@@ -343,7 +343,10 @@ def combine(
         right_probability=predictions.right_probability,
     )
     sentences = (*result.limitations, *classifier.training_limitations(), *predictions.limitations)
-    return replace(result, limitations=tuple(dict.fromkeys(sentences)))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*never seen in training")
+        weights = classifier.annotator_weights(inputs, ann, sparse=True).data.astype(np.float32)
+    return replace(result, label_weights=weights, limitations=tuple(dict.fromkeys(sentences)))
 
 
 def write_fold(file: Path, predictions: OutOfFold) -> None:

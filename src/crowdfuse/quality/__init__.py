@@ -7,6 +7,7 @@ from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.quality.diagnostics import Finding, diagnose
 from crowdfuse.quality.model_selection import label_likelihood, label_score
 from crowdfuse.quality.next_labels import next_labels
+from crowdfuse.quality.prediction_limits import prediction_limitations
 
 __all__ = [
     "Consensus",
@@ -17,4 +18,5 @@ __all__ = [
     "label_score",
     "load_consensus",
     "next_labels",
+    "prediction_limitations",
 ]

@@ -18,10 +18,15 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize_ids, positions_of
 from crowdfuse.quality.annotator_accuracy import accuracy_with_interval
 from crowdfuse.quality.diagnostics import Finding, diagnose
+from crowdfuse.quality.label_weights import mean_relative_weights
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 
 UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution that is mixed in, so that no probability is 0
 ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabilities from 1
+NO_CROSS_FITTING = (
+    "The classifier was trained on these labels (no cross-fitting), so it repeats mistakes that it has memorized: the "
+    "confidence is too high, and some wrong labels are not found. Cross-fitting with 2 or more folds avoids this."
+)
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -84,6 +89,9 @@ class Consensus(Aggregate):
     n_folds : int or None
         Number of folds that the out-of-fold probabilities were computed with. 0 if the classifier was trained on these
         labels. None if the number is unknown.
+    label_weights : ndarray of shape (n_labels,) or None
+        Share of each label in the fused label that the classifier's method trains on, in the order of `annotations`.
+        The shares of an item sum to 1. The consensus does not use them. None if there is no such method.
     limitations : tuple of str
         Sentences about quantities that cannot be estimated or are unreliable, with the reason. Empty if there are none.
     findings : tuple of Finding
@@ -104,6 +112,7 @@ class Consensus(Aggregate):
     out_of_fold_probabilities: NDArray[np.float32] | None = None
     gold_codes: IntArray | None = None
     n_folds: int | None = None
+    label_weights: NDArray[np.float32] | None = None
     limitations: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -122,6 +131,18 @@ class Consensus(Aggregate):
         ann = self.annotations
         differs: NDArray[np.bool_] = ann.label != self.consensus_codes[ann.item]
         return differs
+
+    @property
+    def is_disputed(self) -> NDArray[np.bool_]:
+        """Whether each item with labels is disputed, ndarray of shape (n_items,).
+
+        An item is disputed if one of its labels or the prediction of the classifier differs from the consensus.
+        """
+        disputed = np.zeros(len(self.items), bool)
+        disputed[self.annotations.item[self.differs_from_consensus]] = True
+        if self.predicted_codes is not None:
+            disputed |= (self.predicted_codes != self.consensus_codes) & (self.labels_per_item > 0)
+        return disputed
 
     @property
     def predicted_codes(self) -> IntArray | None:
@@ -202,7 +223,8 @@ class Consensus(Aggregate):
         -------
         pyarrow.Table
             Table with the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high. The last three are
-            null if the accuracy cannot be estimated.
+            null if the accuracy cannot be estimated. If the classifier weights annotators differently, the last column
+            is mean_weight: the mean weight on items with several labels, relative to an even share.
 
         Examples
         --------
@@ -214,15 +236,17 @@ class Consensus(Aggregate):
 
         accuracy, order = self.annotator_accuracy, self.annotator_order
         low, high = self.annotator_accuracy_interval[order].T
-        return pa.table(
-            {
-                "annotator": pa.array(self.annotators).take(pa.array(order)),
-                "n_labels": pa.array(self.labels_per_annotator[order]),
-                "accuracy": pa.array(accuracy[order], from_pandas=True),
-                "accuracy_low": pa.array(low, from_pandas=True),
-                "accuracy_high": pa.array(high, from_pandas=True),
-            }
-        )
+        columns = {
+            "annotator": pa.array(self.annotators).take(pa.array(order)),
+            "n_labels": pa.array(self.labels_per_annotator[order]),
+            "accuracy": pa.array(accuracy[order], from_pandas=True),
+            "accuracy_low": pa.array(low, from_pandas=True),
+            "accuracy_high": pa.array(high, from_pandas=True),
+        }
+        weights = None if self.label_weights is None else mean_relative_weights(self.label_weights, self.annotations)
+        if weights is not None:
+            columns["mean_weight"] = pa.array(weights[order], from_pandas=True)
+        return pa.table(columns)
 
     def suspicious_labels(self) -> Any:
         """Return a table of all labels, the most suspicious first, as in `suspicious_labels.csv` of a run folder.
@@ -463,11 +487,7 @@ def _limitations(
     ann = fit.votes.annotations
     found = []
     if has_classifier and n_folds == 0 and fit.sharpness > 0:
-        found.append(
-            "The classifier was trained on these labels (no cross-fitting), so it repeats mistakes that it has "
-            "memorized: the confidence is too high, and some wrong labels are not found. Cross-fitting with 2 or more "
-            "folds avoids this."
-        )
+        found.append(NO_CROSS_FITTING)
     elif has_classifier and n_folds == 0:
         found.append("There was no cross-fitting, so the consensus rests on the labels alone, without the classifier.")
     elif has_classifier and fit.sharpness == 0:

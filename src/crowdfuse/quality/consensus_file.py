@@ -19,7 +19,13 @@ from crowdfuse.quality.diagnostics import Finding
 FORMAT_VERSION = 2
 POSTERIOR_FILE = "posterior.safetensors"  # the consensus in a run folder; all tables and pages are made from it
 ARRAYS = ("class_probabilities", "consensus_codes", "annotator_accuracy", "annotator_accuracy_interval")
-OPTIONAL_ARRAYS = ("confusion_matrices", "predicted_probabilities", "out_of_fold_probabilities", "gold_codes")
+OPTIONAL_ARRAYS = (
+    "confusion_matrices",
+    "predicted_probabilities",
+    "out_of_fold_probabilities",
+    "gold_codes",
+    "label_weights",
+)
 
 
 class DamagedConsensusError(ValueError):
@@ -156,6 +162,7 @@ def _consensus(header: dict[str, Any], arrays: dict[str, Any]) -> Consensus:
         out_of_fold_probabilities=arrays.get("out_of_fold_probabilities"),
         gold_codes=arrays.get("gold_codes"),
         n_folds=header["n_folds"],
+        label_weights=arrays.get("label_weights"),
         limitations=tuple(header["limitations"]),
         findings=tuple(Finding(**finding) for finding in header["findings"]),
     )

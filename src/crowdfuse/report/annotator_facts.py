@@ -9,8 +9,9 @@ from scipy import sparse
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import proportion_with_interval, wilson_interval
+from crowdfuse.quality.label_weights import mean_relative_weights
 from crowdfuse.report.printable import printable
-from crowdfuse.report.report_data import FloatArray, ReportData, mean_relative_weights
+from crowdfuse.report.report_data import FloatArray, ReportData
 
 MAX_ANNOTATOR_ROWS = 1_000  # rows that the page can hold and sort without delay
 MIN_ITEMS_PER_CLASS = (

@@ -11,11 +11,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from crowdfuse.labels.ids import format_count
 from crowdfuse.report.item_map_chart import item_map_chart
 from crowdfuse.report.item_previews import ItemPreview
 from crowdfuse.report.line_chart import line_chart
-from crowdfuse.report.number_format import format_confidence, format_number, format_percent
+from crowdfuse.report.number_format import format_confidence, format_number, format_percent, whole_percentages
 from crowdfuse.report.summary_sentences import evaluated_thing, gold_use_sentence, summary_sentences
+from crowdfuse.report.training_text import kept_epoch_sentence, loss_sentence
 
 EMPTY_PREVIEW: ItemPreview = {"image": None, "missing": None, "text": None, "features": None}
 MAX_NAME_CHARACTERS, MAX_TOOLTIP_CHARACTERS = 90, 300
@@ -53,7 +55,9 @@ def render_html(facts: dict[str, Any], previews: dict[int, ItemPreview]) -> str:
             detailed={detail["position"] for detail in facts["annotator_details"]},
             evaluated=evaluated_thing(facts),
             gold_use="" if training is None else gold_use_sentence(training),
-            training_charts=[] if training is None else training_charts(training["history"]),
+            kept_epoch="" if training is None else kept_epoch_sentence(training),
+            losses="" if training is None else loss_sentence(training),
+            training_charts=[] if training is None else training_charts(training),
             abstention_curve=_line_with_band(facts["abstention"], "points", "abstained", "value"),
             calibration_curve=_line_with_band(facts["calibration"], "bins", "confidence", "accuracy"),
             line_chart=line_chart,
@@ -75,15 +79,16 @@ def format_name(text: Any) -> Markup:
     return Markup('<bdi title="{}">{}…</bdi>').format(tooltip, text[:MAX_NAME_CHARACTERS])
 
 
-def training_charts(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
+def training_charts(training: dict[str, Any]) -> list[tuple[str, Markup]]:
     """Return charts over epochs with titles: the loss of each phase, validation accuracy, held-out log-likelihood.
 
-    Each phase has its own loss and therefore its own chart. Charts without values are left out.
+    Each phase has its own loss and therefore its own chart. Charts without values are left out. A ring marks the epoch
+    that was kept.
 
     Parameters
     ----------
-    history : list of dict
-        One record per epoch, as in `clf.history_`.
+    training : dict
+        The `training` entry of a report. Its `history` has one record per epoch, as in `clf.history_`.
 
     Returns
     -------
@@ -92,7 +97,7 @@ def training_charts(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
     losses: dict[str, list[tuple[float, float]]] = {}
     accuracy: list[tuple[float, float]] = []
     likelihood: list[tuple[float, float]] = []
-    for record in history:
+    for record in training["history"]:
         for value, line in (
             (record.get("loss"), losses.setdefault(record.get("phase", ""), [])),
             (record.get("validation_accuracy"), accuracy),
@@ -109,7 +114,8 @@ def training_charts(history: list[dict[str, Any]]) -> list[tuple[str, Markup]]:
         ("Held-out labels", "mean log-likelihood", likelihood),
     ):
         label = f"{title}, {y} over epochs" if line is likelihood else f"{title} over epochs"
-        chart = line_chart([(title, line)], x="epoch", y=y, title=label, y_percent=line is accuracy)
+        kept = next((point for point in line if point[0] == training["best_epoch"]), None)
+        chart = line_chart([(title, line)], x="epoch", y=y, title=label, y_percent=line is accuracy, mark=kept)
         drawn.append((title, chart))
     return [(title, chart) for title, chart in drawn if chart]
 
@@ -134,10 +140,12 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "count_of": format_count,
         "percent": format_percent,
         "confidence": format_confidence,
         "name": format_name,
         "number": format_number,
+        "whole_percentages": whole_percentages,
     }
     return environment
 

@@ -1,12 +1,16 @@
-"""Why the consensus of an item differs from the vote of its annotators or from the model's prediction, in words."""
+"""Why the consensus of an item differs from the vote, the prediction or the largest weight, in words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.quality.consensus import Consensus
+from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT, Consensus
 from crowdfuse.report.number_format import format_confidence, format_percent
 from crowdfuse.report.printable import printable
 
@@ -16,7 +20,8 @@ MAX_OPPOSING_CLASSES = 3  # opposing classes that are listed, the class with the
 def explain_item(consensus: Consensus, row: int) -> str | None:
     """List the evidence for and against the consensus of an item, if most annotators or the model disagree with it.
 
-    Every class that an annotator or the model gives is listed, so that no opposing label is left out.
+    Every opposing voice is listed: labels, the model trained without the item, and the final model. The last line has
+    the probabilities of all classes that are named.
 
     Parameters
     ----------
@@ -33,10 +38,10 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
 
     Notes
     -----
-    "Right in 40 % of cases" is about one class and the annotators who gave this class to the item. It is the mean, over
-    all their labels of this class, of the posterior probability of the class. "The final model" is the model whose
-    prediction is shown beside the consensus. "The model trained without this item" is the out-of-fold classifier, whose
-    probabilities are part of the consensus.
+    "Of all their 'cat' labels, 40 % are right" is about the labels of one class by the annotators who gave it to this
+    item: the mean of the posterior of this class over all labels of this class that these annotators gave.
+    "The final model" is the one whose prediction is shown beside the consensus. "The model trained without this item"
+    is the out-of-fold classifier, which is the one that is part of the consensus, after calibration.
 
     Examples
     --------
@@ -61,23 +66,59 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
     support = [_labels_part(consensus, row, chosen)] if votes[chosen] else []
     if consensus.gold_codes is not None and consensus.gold_codes[row] == chosen:
         support.insert(0, f"the gold label is {_name(consensus, chosen)}")
-    said = None
-    if _model_has_a_say(consensus):
-        said, words = _model_part(consensus, row)
+    has_say, names_final = _model_has_a_say(consensus), False
+    named = {chosen, predicted, *opposing[:MAX_OPPOSING_CLASSES]}
+    if has_say:
+        said, words, names_final = _model_part(consensus, row)
         (support if said == chosen else against).append(words)
-    if predicted not in (chosen, said):
+        named.add(said)
+    if predicted != chosen and not names_final:
         name, percent = _name(consensus, predicted), _percent(consensus.predicted_probabilities, row)
-        why = (
-            ", but the consensus ignores the model, because it does not help to explain the labels"
-            if said is None
-            else ""
-        )
-        against.append(f"the final model predicts {name} ({percent}){why}")
+        why = ", but the consensus ignores the model, because it does not help to explain the labels"
+        against.append(f"the final model predicts {name} ({percent}){'' if has_say else why}")
     if not support:
         voters, voted = _annotators_who_said(consensus, row, opposing[0]), _name(consensus, opposing[0])
         meant = format_percent(share_right(consensus, voters, opposing[0], chosen), 0)
         support = [f"'{voted}' labels of these annotators should be {_name(consensus, chosen)} in {meant} of cases"]
-    return f"For {_name(consensus, chosen)}: {'; '.join(support)}.\nAgainst: {'; '.join(against)}."
+    lines = f"For {_name(consensus, chosen)}: {'; '.join(support)}.\nAgainst: {'; '.join(against)}.\n"
+    return lines + _probabilities_part(consensus, row, named)
+
+
+def explain_weights(consensus: Consensus, row: int, weights: Sequence[float] | NDArray[Any]) -> str | None:
+    """Return a sentence if the largest weight of an item belongs to a surely less accurate annotator than another one.
+
+    The weights come from the method's own model of this item, the accuracy from all labels of an annotator.
+
+    Parameters
+    ----------
+    consensus : Consensus
+        The consensus with its labels.
+    row : int
+        Row of the item.
+    weights : array-like of shape (n_labels_of_item,)
+        Weights of the labels of the item, in the order of the labels.
+
+    Returns
+    -------
+    str or None
+        None unless the two annotators gave different labels, and their intervals of accuracy do not overlap.
+    """
+    ann = consensus.annotations
+    annotators, labels = ann.annotator[ann.indptr[row] : ann.indptr[row + 1]], _labels_of_item(consensus, row)
+    if len(labels) < 2:
+        return None
+    heaviest = int(np.argmax(weights))
+    low, high = consensus.annotator_accuracy_interval[annotators].T
+    more_accurate = np.flatnonzero((low > high[heaviest]) & (labels != labels[heaviest]))
+    if not len(more_accurate):
+        return None
+    best = more_accurate[low[more_accurate].argmax()]
+    first, second = (printable(ann.annotators[annotators[place]]) for place in (heaviest, best))
+    return (
+        f"{first} has the largest weight here, although {second} is more accurate (at least "
+        f"{format_percent(low[best])}, {first} at most {format_percent(high[heaviest])}). The weight is the method's "
+        "own opinion on this item; the consensus does not use it."
+    )
 
 
 def share_right(consensus: Consensus, annotators: IntArray, label: int, true: int | None = None) -> float:
@@ -110,11 +151,11 @@ def _labels_part(consensus: Consensus, row: int, label: int) -> str:
     """Return how many annotators gave this label to an item, and how often their labels of this class are right."""
     who, name = _annotators_who_said(consensus, row, label), _name(consensus, label)
     share = format_percent(share_right(consensus, who, label), 0)
-    return f"{_count_annotators(consensus, row, who)} said {name} (their '{name}' labels are right in {share} of cases)"
+    return f"{_count_annotators(consensus, row, who)} said {name} (of all their '{name}' labels, {share} are right)"
 
 
-def _model_part(consensus: Consensus, row: int) -> tuple[int, str]:
-    """Return what the classifier contributed to the consensus of an item: the class, and a clause for the report.
+def _model_part(consensus: Consensus, row: int) -> tuple[int, str, bool]:
+    """Return what the classifier contributed to the consensus of an item: class, words, whether it is the final model.
 
     The contribution is out of fold, so it may differ from the prediction of the final model, which is also shown.
     """
@@ -124,7 +165,27 @@ def _model_part(consensus: Consensus, row: int) -> tuple[int, str]:
     said = int(part[row].argmax())
     is_shown = predicted is not None and np.array_equal(part[row], predicted[row])
     who = "the final model predicts" if is_shown else "the model trained without this item says"
-    return said, f"{who} {_name(consensus, said)} ({_percent(part, row)})"
+    percent, calibrated = _percent(part, row), format_confidence(_calibrated(consensus, part[row])[said])
+    more = "" if calibrated == percent else f"; after calibration {calibrated}"
+    return said, f"{who} {_name(consensus, said)} ({percent}{more})", is_shown
+
+
+def _calibrated(consensus: Consensus, probabilities: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the classifier's probabilities of one item as they enter the consensus."""
+    K = len(probabilities)
+    mixed = (1 - UNIFORM_MIXTURE_WEIGHT) * probabilities.astype(np.float64) + UNIFORM_MIXTURE_WEIGHT / K
+    sharpness, bias = consensus.parameters.get("sharpness", 1.0), consensus.parameters.get("class_bias", 0.0)
+    calibrated: NDArray[np.float64] = softmax(sharpness * np.log(mixed) + bias)
+    return calibrated
+
+
+def _probabilities_part(consensus: Consensus, row: int, named: set[int]) -> str:
+    """Return the probabilities of these classes on an item, the highest first."""
+    posterior = consensus.class_probabilities[row]
+    parts = [
+        f"{_name(consensus, k)} {format_confidence(posterior[k])}" for k in sorted(named, key=lambda k: -posterior[k])
+    ]
+    return f"Probabilities: {', '.join(parts)}."
 
 
 def _without_labels(consensus: Consensus, row: int, chosen: int) -> str:

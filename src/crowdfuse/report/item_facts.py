@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.annotator_details import MAX_MATRIX_CLASSES
-from crowdfuse.report.item_explanation import explain_item
+from crowdfuse.report.item_explanation import explain_item, explain_weights
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import Answers, ReportData
 
@@ -18,11 +18,11 @@ MAX_CLASS_PAIRS = 10  # pairs of confused classes that are listed
 
 
 def disputed_rows(data: ReportData) -> IntArray:
-    """Return the items on which annotators disagree, the lowest confidence first.
+    """Return the disputed items, the lowest confidence first: a label or the prediction differs from the consensus.
 
     Items whose gold label was used in training are left out, because their class is known.
     """
-    rows = np.flatnonzero((_n_different_labels(data) > 1) & ~data.has_training_gold)
+    rows = np.flatnonzero(data.consensus.is_disputed & ~data.has_training_gold)
     return rows[np.argsort(data.consensus.confidence[rows], kind="stable")]
 
 
@@ -69,17 +69,18 @@ def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
     Returns
     -------
     dict
+        The `weight` of a label is relative to an even share: 1 if all labels of the item count equally.
     """
     ann = data.ann
     labels = np.arange(ann.indptr[row], ann.indptr[row + 1])
-    weight = None if data.weights is None or np.isnan(data.weights[labels]).any() else data.weights[labels]
+    share = None if data.weights is None or np.isnan(data.weights[labels]).any() else data.weights[labels]
     order = np.argsort(-data.consensus.label_confidence[labels], kind="stable")[:MAX_LISTED_LABELS]
     listed_labels = [
         {
             "annotator": printable(ann.annotators[ann.annotator[label]]),
             "label": printable(ann.classes[ann.label[label]]),
             "confidence": float(data.consensus.label_confidence[label]),
-            "weight": None if weight is None else float(weight[position]),
+            "weight": None if share is None else float(share[position]) * len(labels),
         }
         for position, label in zip(order, labels[order], strict=True)
     ]
@@ -97,6 +98,7 @@ def item_facts(data: ReportData, row: int, gold: IntArray) -> dict[str, Any]:
         "fused": None if data.fused is None else _class_with_confidence(data, data.fused, row),
         "gold": printable(ann.classes[gold[row]]) if gold[row] >= 0 else None,
         "explanation": explain_item(data.consensus, row),
+        "weight_note": None if share is None else explain_weights(data.consensus, row, share),
     }
 
 
@@ -166,13 +168,6 @@ def class_confusion_facts(data: ReportData) -> dict[str, Any]:
         "n_classes": K,
         "matrix": (counts / total[:, None])[np.ix_(shown, shown)].tolist(),
     }
-
-
-def _n_different_labels(data: ReportData) -> IntArray:
-    """Return the number of different classes among the labels of each item."""
-    K = data.ann.n_classes
-    item = np.unique(data.ann.item * K + data.ann.label) // K
-    return np.bincount(item, minlength=data.ann.n_items)
 
 
 def _class_with_confidence(data: ReportData, answers: Answers, row: int) -> dict[str, Any] | None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from crowdfuse.labels.ids import format_count
 from crowdfuse.report.markdown import escape_cell
-from crowdfuse.report.number_format import format_confidence, format_number, format_percent
+from crowdfuse.report.number_format import format_confidence, format_number, format_percent, whole_percentages
 from crowdfuse.report.summary_sentences import (
     Sentence,
     evaluated_thing,
     gold_use_sentence,
     summary_sentences,
 )
+from crowdfuse.report.training_text import kept_epoch_sentence, loss_sentence
 
 
 def render_markdown(facts: dict[str, Any]) -> str:
@@ -34,7 +36,7 @@ def render_markdown(facts: dict[str, Any]) -> str:
         f"# {escape_markdown(facts['title'])}",
         _sentence_list(summary_sentences(facts)),
         *_titled_list("Warnings", facts["warnings"]),
-        *_titled_list("What this report cannot show", facts["limitations"]),
+        *_titled_list("Limitations", facts["limitations"]),
         *_titled_list("Notes", facts["notes"]),
         "## Data",
         *_data_tables(facts["data"]),
@@ -46,24 +48,25 @@ def render_markdown(facts: dict[str, Any]) -> str:
         *_annotator_details(facts["annotator_details"]),
         "## Confused classes",
         _table(
-            ["consensus", "labelled as", "labels", "share of its labels"],
+            ["consensus", "labelled as", "labels", "share of labels on items with this consensus"],
             [
                 [x["consensus"], x["said"], f"{x['n_labels']:,}", format_percent(x["share"])]
                 for x in facts["class_confusion"]["pairs"]
             ],
         ),
     ]
+    differing = "a label differs" if labels_only else "a label or the prediction differs"
     for key, title in (
-        ("disputed", "Disputed items: annotators disagree"),
+        ("disputed", f"Disputed items: {differing} from the consensus"),
         ("ambiguous", "Ambiguous items: good annotators, but low confidence"),
-        ("mislabelled", "Mislabelled items: the consensus contradicts at least half of the labels"),
+        ("mislabelled", "Probably mislabelled items: the consensus contradicts at least half of the labels"),
     ):
         n_listed = len(facts[key]["items"])
         listed = f" The first {n_listed:,}:" if n_listed < facts[key]["total"] else ""
         parts += [
             f"## {title}",
-            f"{facts[key]['total']:,} items.{listed}",
-            _item_table(facts[key]["items"], labels_only),
+            f"{format_count(facts[key]['total'], 'item')}.{listed}",
+            _item_table(facts[key]["items"], labels_only) if facts[key]["items"] else "",
         ]
     suspicious = facts["suspicious"]
     parts += [
@@ -136,12 +139,12 @@ def _data_tables(data: dict[str, Any]) -> list[str]:
 
 
 def _training_paragraph(training: dict[str, Any]) -> str:
-    """Return method, epochs, loss and use of gold."""
+    """Return method, epochs, use of gold, the kept epoch and the losses."""
     history = training["history"]
-    loss = f", loss {history[0]['loss']:.4g} to {history[-1]['loss']:.4g}" if history else ""
-    best = f"; validation chose epoch {training['best_epoch']}" if training["best_epoch"] else ""
     stopped = "; training was interrupted" if training["interrupted"] else ""
-    return f"{training['method']}: {len(history)} epochs{loss}{best}{stopped}. {gold_use_sentence(training)}"
+    method = f"{training['method']}: {format_count(len(history), 'epoch')}{stopped}."
+    sentences = [method, gold_use_sentence(training), kept_epoch_sentence(training), loss_sentence(training)]
+    return escape_markdown(" ".join(sentence for sentence in sentences if sentence))
 
 
 def _share(share: dict[str, Any]) -> str:
@@ -218,7 +221,7 @@ def _annotator_details(details: Sequence[dict[str, Any]]) -> list[str]:
     for detail in details:
         confusion = detail["confusion"]
         rows = [
-            [name, *(f"{100 * value:.0f}" for value in row)]
+            [name, *map(str, whole_percentages(row))]
             for name, row in zip(confusion["classes"], confusion["matrix"], strict=True)
         ]
         n_classes = confusion["n_classes"]
@@ -243,7 +246,7 @@ def _item_table(items: Sequence[dict[str, Any]], labels_only: bool) -> str:
         weight = "" if label["weight"] is None else f" (weight {format_number(label['weight'])})"
         return f"{label['annotator']}: {label['label']}{weight}"
 
-    has_explanations = any(x["explanation"] for x in items)
+    has_explanations = any(x["explanation"] or x["weight_note"] for x in items)
 
     rows = [
         [
@@ -251,7 +254,7 @@ def _item_table(items: Sequence[dict[str, Any]], labels_only: bool) -> str:
             *(class_with_confidence(x[name]) for name in answers),
             "; ".join(map(label_with_weight, x["listed_labels"])),
             x["gold"] or "—",
-            *([x["explanation"] or "—"] if has_explanations else []),
+            *([" ".join(filter(None, (x["explanation"], x["weight_note"]))) or "—"] if has_explanations else []),
         ]
         for x in items
     ]

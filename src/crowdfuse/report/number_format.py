@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from math import floor
 
 
 def format_percent(share: float | None, digits: int = 1) -> str:
@@ -40,3 +42,21 @@ def format_number(value: float | None, digits: int = 2) -> str:
     ('1,234.50', '—')
     """
     return "—" if value is None or value != value else f"{value:,.{digits}f}"
+
+
+def whole_percentages(shares: Sequence[float]) -> list[int]:
+    """Return shares as whole percentages; if the shares sum to 1, the percentages sum to 100.
+
+    The shares are rounded down, and the missing points go to those with the largest fractions.
+
+    >>> whole_percentages([1 / 3, 1 / 3, 1 / 3]), whole_percentages([0.004, 0.3])
+    ([34, 33, 33], [0, 30])
+    """
+    exact = [100 * float(share) for share in shares]
+    if abs(sum(exact) - 100) > 0.1:
+        return [int(Decimal(value).quantize(Decimal(1), ROUND_HALF_UP)) for value in exact]
+    rounded = [floor(value + 1e-9) for value in exact]
+    by_fraction = sorted(range(len(exact)), key=lambda k: rounded[k] - exact[k])
+    for k in by_fraction[: 100 - sum(rounded)]:
+        rounded[k] += 1
+    return rounded

@@ -15,13 +15,13 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count
 from crowdfuse.labels.intervals import wilson_interval
 from crowdfuse.quality.consensus import Consensus
+from crowdfuse.quality.label_weights import relative_weights
 
 FloatArray = NDArray[np.float64]
 
 PROBABILITY_TOLERANCE = (
     1e-3  # probabilities with a smaller difference count as equal: two machines may round differently
 )
-WEIGHT_TOLERANCE = 1e-3  # a relative weight that differs less from 1 counts as equal weight
 N_WEIGHT_CHECK_ITEMS = 20  # weights are compared on this many items, to find out whether they depend on the item
 
 
@@ -79,7 +79,8 @@ class ReportData:
         Most probable class of the fused label, the soft label on which the method itself is trained. None if there is
         no model.
     weights : ndarray of shape (n_labels,) or None, default=None
-        Weight of each label in the fused label of its item; NaN if the item has no input. None if there is no model.
+        Share of each label in the fused label of its item, NaN if the item has no input. None without a model. Shown
+        as `relative_weights`.
     weights_vary : bool, default=False
         Whether the weight of an annotator depends on the item.
     model : FittedModel or None, default=None
@@ -127,41 +128,6 @@ class ReportData:
             the input is missing.
         """
         return None if self.weights is None else relative_weights(self.weights, self.ann)
-
-
-def relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArray | None:
-    """Return the weight of each label times the number of labels of its item, shape (n_labels,); None if all are 1."""
-    relative: FloatArray = weights.astype(np.float64) * np.diff(ann.indptr)[ann.item]
-    return relative if (np.abs(relative - 1) > WEIGHT_TOLERANCE).any() else None
-
-
-def mean_relative_weights(weights: NDArray[np.float32], ann: Annotations) -> FloatArray | None:
-    """Return the mean weight of each annotator relative to equal weights; None if all weights are equal.
-
-    The mean is over the annotator's labels on items with at least two labels. The only label of an item always has all
-    the weight, so it says nothing about the annotator.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (n_labels,)
-        Weight of each label on its item; NaN where unknown.
-    ann : Annotations
-        The labels.
-
-    Returns
-    -------
-    ndarray of shape (n_annotators,) or None
-        1 means the same weight as if all labels of an item had equal weights; 2 means twice this weight. NaN where
-        unknown.
-    """
-    relative = relative_weights(weights, ann)
-    if relative is None:
-        return None
-    known = ~np.isnan(relative) & (np.diff(ann.indptr)[ann.item] > 1)
-    n_weighted = np.bincount(ann.annotator[known], minlength=ann.n_annotators)
-    with np.errstate(invalid="ignore"):
-        mean: FloatArray = np.bincount(ann.annotator[known], relative[known], ann.n_annotators) / n_weighted
-    return mean
 
 
 def report_data_of(consensus: Consensus) -> ReportData:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from crowdfuse.labels.ids import format_count
 from crowdfuse.report.number_format import format_percent
 
 Sentence = tuple[str, ...]
@@ -47,7 +48,7 @@ def _consensus_and_model_accuracy(facts: dict[str, Any]) -> list[Sentence]:
     return [
         (
             f"{why}, so the accuracy of consensus and model is unknown. Gold labels of 100 items that were not used in "
-            "training would measure it to within 10 percentage points (--gold).",
+            "training would measure it to within 10 percentage points (crowdfuse report --gold).",
         )
     ]
 
@@ -59,7 +60,7 @@ def _aggregation_accuracy(facts: dict[str, Any]) -> Sentence:
     if not accuracies:
         return (
             f"There are no gold labels, so the accuracy of the consensus by {method} is unknown. Gold labels of 100 "
-            "items would measure it to within 10 percentage points (--gold).",
+            "items would measure it to within 10 percentage points (crowdfuse report --gold).",
         )
     return (f"The consensus by {method} is right on {_accuracy_with_interval(accuracies[0])}.",)
 
@@ -84,9 +85,11 @@ def _annotator_extremes(facts: dict[str, Any]) -> list[Sentence]:
             "Most clearly accurate is annotator ",
             best["annotator"],
             f" (estimated accuracy {format_percent(best['accuracy']['value'])}, at least "
-            f"{format_percent(best['accuracy']['low'])}), most clearly inaccurate ",
+            f"{format_percent(best['accuracy']['low'])}; {format_count(best['n_labels'], 'label')}), most clearly "
+            "inaccurate ",
             worst["annotator"],
-            f" ({format_percent(worst['accuracy']['value'])}, at most {format_percent(worst['accuracy']['high'])}).",
+            f" ({format_percent(worst['accuracy']['value'])}, at most {format_percent(worst['accuracy']['high'])}; "
+            f"{format_count(worst['n_labels'], 'label')}).",
         )
     ]
 

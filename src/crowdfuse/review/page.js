@@ -313,6 +313,8 @@ function showEstimates(facts) {
   ];
   byId("explanation").textContent = facts.explanation || "";
   byId("explanation").hidden = !facts.explanation;
+  byId("weight-note").textContent = facts.weight_note || "";
+  byId("weight-note").hidden = !facts.weight_note;
   byId("estimates").replaceChildren(...rows.filter((row) => row[2] !== null).map(([kind, title, label, share]) =>
     createElement("div", { class: kind }, createElement("dt", { text: title }),
       createElement("dd", { class: "clamp" }, isolateText(label)), createElement("dd", { class: "share", text: formatPercent(share) }), shareBar(share))));
@@ -328,7 +330,7 @@ function showLabels(facts) {
     return createElement("div", { class: "person" },
       createElement("div", { class: "nameof clamp" }, isolateText(line.annotator)), chip,
       labelledShareBar("accuracy", line.accuracy, formatAccuracy(line), ""),
-      ...(line.weight === null ? [] : [labelledShareBar("weight", line.weight, formatPercent(line.weight), "second")]));
+      ...(line.weight === null ? [] : [labelledShareBar("weight", line.weight / facts.labels.length, line.weight.toFixed(2), "second")]));
   }));
 }
 function labelledShareBar(title, share, text, kind) {

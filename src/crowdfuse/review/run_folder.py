@@ -123,19 +123,9 @@ def read_run(path: Path) -> RunFolder:
         rows=rows,
         items=names[rows].tolist(),
         classes=ids_to_strings(result.classes).tolist(),
-        disputed=_is_disputed(result)[rows],
+        disputed=result.is_disputed[rows],
         notes=notes,
     )
-
-
-def _is_disputed(result: Consensus) -> NDArray[np.bool_]:
-    """Return for each item whether an annotator or the prediction disagrees with the consensus."""
-    ann, codes = result.annotations, result.consensus_codes
-    disputed = np.zeros(ann.n_items, bool)
-    disputed[ann.item[ann.label != codes[ann.item]]] = True
-    if result.predicted_codes is not None:
-        disputed |= result.predicted_codes != codes
-    return disputed
 
 
 def _model_sha256(run: Path) -> str:

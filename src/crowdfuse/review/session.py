@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import ids_to_strings, positions_of
-from crowdfuse.report.item_explanation import explain_item
+from crowdfuse.report.item_explanation import explain_item, explain_weights
 from crowdfuse.review.decision_state import DecisionState, next_open_items, replay
 from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.ledger import Ledger, LedgerEntry
@@ -286,12 +286,12 @@ class ReviewSession:
         Returns
         -------
         facts : dict of str to Any
-            Keys: rank, consensus, confidence, predicted and predicted_confidence (both None if there is no classifier),
-            explanation (why the consensus differs from the majority vote or from the prediction; None if it equals
-            both), label_counts, labels, input. `label_counts` has the keys label, n_labels and probability for each
-            class with labels, the most frequent class first. `labels` has one entry per label, with the keys annotator,
-            label, accuracy, accuracy_low, accuracy_high (all three None if unknown), weight (None if unknown) and
-            suspicion.
+            Keys: rank, consensus, confidence, predicted and predicted_confidence (both None without a classifier),
+            explanation (why the consensus differs from the votes or from the prediction; None if it equals both),
+            weight_note (None unless the largest weight contradicts the accuracies), label_counts, labels, input.
+            `label_counts` has the keys label, n_labels and probability for each class with labels, the most frequent
+            first. Each of the `labels` has the keys annotator, label, accuracy, accuracy_low, accuracy_high (all three
+            None if unknown), weight (relative to an even share; None if unknown) and suspicion.
         """
         return self._cached_facts(index) | {"input": self.item_inputs.describe(index)}
 
@@ -372,6 +372,7 @@ class ReviewSession:
         run, result, row = self.run, self.run.consensus, int(self.run.rows[index])
         ann = result.annotations
         predicted = None if result.predicted_probabilities is None else result.predicted_probabilities[row]
+        shares = self.item_inputs.weights(index)
         return {
             "rank": index + 1,
             "consensus": run.classes[result.consensus_codes[row]],
@@ -379,6 +380,7 @@ class ReviewSession:
             "predicted": None if predicted is None else run.classes[predicted.argmax()],
             "predicted_confidence": None if predicted is None else _known(predicted.max()),
             "explanation": explain_item(result, row),
+            "weight_note": None if shares is None or np.isnan(shares).any() else explain_weights(result, row, shares),
             "label_counts": [
                 {
                     "label": run.classes[code],
@@ -387,13 +389,12 @@ class ReviewSession:
                 }
                 for code, count in Counter(ann.label[ann.indptr[row] : ann.indptr[row + 1]].tolist()).most_common()
             ],
-            "labels": self._labels(index),
+            "labels": self._labels(index, shares),
         }
 
-    def _labels(self, index: int) -> list[dict[str, Any]]:
-        """Return the labels of an item by descending weight or, without weights, by accuracy of the annotator."""
+    def _labels(self, index: int, shares: list[float] | None) -> list[dict[str, Any]]:
+        """Return the labels of an item, the most probably right first; among equals the most accurate annotator."""
         run, result, ann = self.run, self.run.consensus, self.run.consensus.annotations
-        weights = self.item_inputs.weights(index)
         start, end = ann.indptr[run.rows[index]], ann.indptr[run.rows[index] + 1]
         labels = []
         for place in range(start, end):
@@ -406,11 +407,11 @@ class ReviewSession:
                     "accuracy": _known(result.annotator_accuracy[annotator]),
                     "accuracy_low": _known(low),
                     "accuracy_high": _known(high),
-                    "weight": None if weights is None else _known(weights[place - start]),
+                    "weight": None if shares is None else _known(shares[place - start] * (end - start)),
                     "suspicion": _known(1 - result.label_confidence[place]),
                 }
             )
-        labels.sort(key=lambda line: (-(line["weight"] or 0), -(line["accuracy"] or 0)))
+        labels.sort(key=lambda line: (line["suspicion"] or 0, -(line["accuracy"] or 0)))
         return labels
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -22,8 +22,24 @@ from crowdfuse.io.texts import Texts
 from crowdfuse.labels.ids import ids_to_strings
 from crowdfuse.labels.reading import Reading
 from crowdfuse.quality.consensus_file import POSTERIOR_FILE, load_consensus
+from crowdfuse.quality.prediction_limits import prediction_limitations
 from crowdfuse.runs.encoded_inputs import are_encoded_texts
 from crowdfuse.runs.folder import RUN_SETTINGS_FILE, read_job
+
+
+class WrittenPredictions(NamedTuple):
+    """What `predict_file` has written.
+
+    Attributes
+    ----------
+    n_items : int
+        The number of predictions.
+    limitations : tuple of str
+        What the run knows against using the predictions or their confidence, one sentence each.
+    """
+
+    n_items: int
+    limitations: tuple[str, ...]
 
 
 def predict_file(
@@ -36,7 +52,7 @@ def predict_file(
     image_size: int | None,
     force: bool,
     text: str | None = None,
-) -> int:
+) -> WrittenPredictions:
     """Predict the class of every item in a file or folder of inputs, and write the predictions to a CSV file.
 
     The column `item` holds the ids as they are written in the labels of the run, so that the file can be joined with
@@ -72,8 +88,8 @@ def predict_file(
 
     Returns
     -------
-    n_items : int
-        The number of predictions.
+    written : WrittenPredictions
+        The number of predictions, and their limitations.
 
     Raises
     ------
@@ -115,7 +131,13 @@ def predict_file(
             for name, k, row in zip(_item_ids(loaded, model.parent), best, probabilities, strict=True)
         ),
     )
-    return len(best)
+    return WrittenPredictions(len(best), _limitations(classifier, model.parent))
+
+
+def _limitations(classifier: CrowdClassifier, run: Path) -> tuple[str, ...]:
+    """Return what speaks against the predictions: what the run measured, if it is there, and what the model knows."""
+    of_run = prediction_limitations(load_consensus(run)) if (run / POSTERIOR_FILE).exists() else ()
+    return (*of_run, *classifier.training_limitations())
 
 
 def _read_inputs(

@@ -207,7 +207,7 @@ def _stored_notes(run: Path, consensus: Consensus) -> list[str]:
 def _sentence(note: str) -> str:
     """Return a note with a capital letter and a full stop. If it starts with the name of a file, the name is kept."""
     starts_with_file = "." in note.partition(" ")[0]
-    return f"{note if starts_with_file else note[:1].upper() + note[1:]}."
+    return f"{note if starts_with_file else note[:1].upper() + note[1:]}".removesuffix(".") + "."
 
 
 def _add_remaining_images(report_data: ReportData, classifier: CrowdClassifier, folder: Path) -> ReportData:

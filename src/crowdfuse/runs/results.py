@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.cross_fitting import OutOfFold, combine, predict_items
 from crowdfuse.io.files import nonfinite_to_none, write_csv, write_json, write_text
 from crowdfuse.labels.ids import positions_of
-from crowdfuse.quality.consensus import Consensus
+from crowdfuse.quality.consensus import NO_CROSS_FITTING, Consensus
 from crowdfuse.quality.consensus_file import POSTERIOR_FILE, save_consensus
-from crowdfuse.report.report_data import mean_relative_weights
+from crowdfuse.quality.prediction_limits import prediction_limitations
 from crowdfuse.runs.folder import (
     ANNOTATORS_FILE,
     CONSENSUS_FILE,
@@ -27,6 +27,10 @@ from crowdfuse.runs.folder import (
 from crowdfuse.runs.job_data import JobData
 
 LOW_ACCURACY = 0.6  # the summary counts the annotators with a lower accuracy
+INTERRUPTED = (
+    "The run was interrupted before its folds were trained, so its consensus is preliminary: the classifier repeats "
+    "mistakes that it has memorized, until the run is finished."
+)
 
 
 def write_results(
@@ -58,12 +62,14 @@ def write_results(
     """
     interrupted = predictions is None
     inputs, ann = data.loaded.inputs, data.all_annotations
-    weights = classifier.annotator_weights(inputs, ann, sparse=True).data
     if predictions is None:
         predictions = predict_items(classifier, inputs, ann.with_classes(classifier.classes_), 0)
     result = combine(classifier, inputs, ann, predictions, data.gold_by_row())
+    if interrupted:
+        limitations = tuple(INTERRUPTED if line == NO_CROSS_FITTING else line for line in result.limitations)
+        result = replace(result, limitations=limitations)
     save_consensus(result, out / POSTERIOR_FILE)
-    _write_tables(result, mean_relative_weights(weights, ann), out)
+    _write_tables(result, out)
     write_text(out / LOG_FILE, "".join(json.dumps(nonfinite_to_none(record)) + "\n" for record in classifier.history_))
     summary = _summarize(classifier, data, result, interrupted) | {"effort": effort}
     if data.loaded.columns is not None:  # so that `predict` can select the columns of another table by name
@@ -120,7 +126,7 @@ def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, in
         "n_inaccurate_annotators": int((result.annotator_accuracy[is_estimated] < LOW_ACCURACY).sum()),
         "gold_used_for": classifier.gold_used_for_,
         "final_loss": classifier.history_[-1]["loss"] if classifier.history_ else None,
-        "notes": [*data.notes, *result.limitations],
+        "notes": [*data.notes, *result.limitations, *(prediction_limitations(result) if result.n_folds else ())],
         "warnings": [finding.message for finding in result.findings],
     }
     if data.test is not None:
@@ -132,18 +138,11 @@ def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, in
     return summary
 
 
-def _write_tables(result: Consensus, mean_weight: NDArray[np.float64] | None, out: Path) -> None:
-    """Write consensus, annotators and suspicious labels as CSV. What to look at first comes first.
-
-    `mean_weight` is the mean weight of each annotator, or None if the method gives all annotators the same weight.
-    """
-    annotators = result.annotator_table()
-    if mean_weight is not None:
-        rows = positions_of(np.array(annotators["annotator"].to_pylist(), dtype=object), result.annotators)
-        annotators = annotators.append_column("mean_weight", [mean_weight[rows]])
+def _write_tables(result: Consensus, out: Path) -> None:
+    """Write consensus, annotators and suspicious labels as CSV, each sorted by what to look at first."""
     for name, table in (
         (CONSENSUS_FILE, result.to_table()),
-        (ANNOTATORS_FILE, annotators),
+        (ANNOTATORS_FILE, result.annotator_table()),
         (SUSPICIOUS_LABELS_FILE, result.suspicious_labels()),
     ):
         columns = [_texts(table[title].to_pylist()) for title in table.column_names]

@@ -403,7 +403,8 @@ class _Loop:
                 if time.monotonic() - self.last_saved > CHECKPOINT_SECONDS:
                     self._save_checkpoint()
         self._end_epoch(time.monotonic() - start)
-        self.reporter.end_epoch(state.history[-1])
+        kept = None if state.best_epoch is None else state.history[state.best_epoch - 1]
+        self.reporter.end_epoch(state.history[-1], kept)
         if state.epoch % max(1, self.phase_ends[-1] // MAX_EPOCH_CHECKPOINTS) == 0:
             self._save_checkpoint()
 
@@ -478,9 +479,13 @@ class _Loop:
         state = self.state
         score = validation.evaluate(self.network)
         record[validation.history_key] = score.mean
+        record["candidate"] = self._is_candidate()
         if score.failed_checks:
             record["failed_checks"] = list(score.failed_checks)
-        if self._is_candidate() and (self._replaces_earlier_phases() or validation.is_better(score, self._best())):
+        replaces = self._replaces_earlier_phases()
+        if replaces:
+            state.history = [earlier | {"candidate": False} for earlier in state.history]
+        if self._is_candidate() and (replaces or validation.is_better(score, self._best())):
             state.best_values, state.best_failed_checks = score.values, score.failed_checks
             state.best_epoch, state.best_weights = state.epoch + 1, copy_weights(self.method)
 

@@ -16,6 +16,7 @@ from crowdfuse.checks.durations import format_duration
 
 MIN_ESTIMATE_SECONDS = 10.0  # shorter trainings are not announced with an estimate of their time
 MIN_ESTIMATE_STEPS, MIN_ESTIMATE_SHARE = 10, 0.03  # steps, and share of the steps, after which the time is estimated
+MAX_UNDERESTIMATE = 1.5  # times that the time left may exceed the printed estimate before it is printed again
 SHOWN_FIGURES = {"validation_accuracy": "validation accuracy", "held_out_log_likelihood": "held-out log-likelihood"}
 """Names on screen of the validation figures in a history record, by key."""
 
@@ -173,8 +174,8 @@ class ProgressReporter(Protocol):
     def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None:
         """A step of an epoch, counted from 0, is done; `loss` is the mean of the epoch so far."""
 
-    def end_epoch(self, record: dict[str, Any]) -> None:
-        """An epoch is done; `record` is its entry in the history."""
+    def end_epoch(self, record: dict[str, Any], kept: dict[str, Any] | None) -> None:
+        """An epoch is done; `record` is its entry in the history, `kept` that of the epoch kept so far, if any."""
 
     def shorten(self, n_epochs: int) -> None:
         """The time limit has shortened the training to this many epochs."""
@@ -192,7 +193,7 @@ class SilentReporter:
 
     def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None: ...
 
-    def end_epoch(self, record: dict[str, Any]) -> None: ...
+    def end_epoch(self, record: dict[str, Any], kept: dict[str, Any] | None) -> None: ...
 
     def shorten(self, n_epochs: int) -> None: ...
 
@@ -235,7 +236,7 @@ class BarReporter:
                 figures=f"loss {loss:.3f}{self.validation_text}  about {left} left",
             )
 
-    def end_epoch(self, record: dict[str, Any]) -> None:
+    def end_epoch(self, record: dict[str, Any], kept: dict[str, Any] | None) -> None:
         self.validation_text = _format_validation(record)
 
     def shorten(self, n_epochs: int) -> None:
@@ -247,7 +248,10 @@ class BarReporter:
 
 
 class LineReporter:
-    """One line when a training ends, and for a series that takes long, one with its estimated time at the start."""
+    """One line when a training ends, and for a series that takes long, one with its estimated time at the start.
+
+    A second estimate follows at the end of an epoch if the first one has turned out to be much too low.
+    """
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -255,32 +259,51 @@ class LineReporter:
     def start(self, plan: TrainingPlan) -> None:
         self.plan, self.start_time = plan, time.monotonic()
         self.is_estimated = plan.series.number > 1 and not plan.n_steps_done  # the lines before have the time left
+        self.first_step_end = self.start_time
+        self.estimated_end: float | None = None  # of the series, by the estimate that was printed
 
     def start_phase(self, name: str) -> None: ...
 
     def end_step(self, epoch: int, n_steps_done: int, loss: float) -> None:
-        n_steps_here = n_steps_done - self.plan.n_steps_done
+        n_steps_here, now = n_steps_done - self.plan.n_steps_done, time.monotonic()
+        if n_steps_here == 1:  # the first step is slower than all others, so the estimate leaves it out
+            self.first_step_end = now
         if self.is_estimated or n_steps_here < max(MIN_ESTIMATE_STEPS, MIN_ESTIMATE_SHARE * self.plan.n_steps):
             return
         self.is_estimated = True
-        seconds = self.plan.seconds_left(n_steps_done, time.monotonic() - self.start_time)
+        later_steps = replace(self.plan, n_steps_done=self.plan.n_steps_done + 1)
+        seconds = later_steps.seconds_left(n_steps_done, now - self.first_step_end)
         if seconds >= MIN_ESTIMATE_SECONDS:
+            self.estimated_end = now + seconds
             n_left = self.plan.series.n_trainings - self.plan.series.number + 1
             self._print(f"about {format_duration(seconds)} for {n_left} training{'s' * (n_left > 1)}")
 
-    def end_epoch(self, record: dict[str, Any]) -> None:
+    def end_epoch(self, record: dict[str, Any], kept: dict[str, Any] | None) -> None:
         n_done = int(record["epoch"])
         if n_done < self.plan.n_epochs:
+            self._correct_estimate(n_done)
             return
         seconds = time.monotonic() - self.start_time
         left = ""
         if self.plan.series.number < self.plan.series.n_trainings:
             left = f"; about {format_duration(self.plan.seconds_left(self.plan.n_steps, seconds))} left"
-        figures = f"loss {record['loss']:.4f}{_format_validation(record)}"
+        shown = record if kept is None else kept
+        chosen = "" if kept is None else f"kept epoch {kept['epoch']}, "
+        figures = f"{chosen}loss {shown['loss']:.4f}{_format_validation(shown)}"
         self._print(
             f"{self.plan.position} finished: {self.plan.title}, {n_done} epochs, {figures}, "
             f"{format_duration(seconds)}{left}"
         )
+
+    def _correct_estimate(self, n_epochs_done: int) -> None:
+        """Print the time left if it is much longer than the estimate that was printed."""
+        n_steps_done, now = n_epochs_done * self.plan.n_steps_per_epoch, time.monotonic()
+        if self.estimated_end is None or n_steps_done <= self.plan.n_steps_done:
+            return
+        left = self.plan.seconds_left(n_steps_done, now - self.start_time)
+        if left > MAX_UNDERESTIMATE * max(self.estimated_end - now, MIN_ESTIMATE_SECONDS):
+            self.estimated_end = now + left
+            self._print(f"longer than estimated: about {format_duration(left)} left")
 
     def shorten(self, n_epochs: int) -> None:
         self.plan = replace(self.plan, n_epochs=n_epochs)

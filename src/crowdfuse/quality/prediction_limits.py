@@ -1,0 +1,63 @@
+"""Whether to rely on the predictions of a classifier and on their confidence, by what its run has measured."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crowdfuse.labels.intervals import wilson_interval
+from crowdfuse.quality.consensus import Consensus
+
+MIN_OVERCONFIDENCE = 0.03  # smallest excess of the mean confidence over the estimated accuracy that is reported
+
+
+def prediction_limitations(result: Consensus) -> tuple[str, ...]:
+    """Return what speaks against using the predictions of a classifier, or their confidence, on new items.
+
+    Accuracy and confidence are those of the out-of-fold predictions on the labelled items. The accuracy is estimated
+    as the mean consensus probability of the predicted class, since the true classes are unknown.
+
+    Parameters
+    ----------
+    result : Consensus
+        The consensus of a run.
+
+    Returns
+    -------
+    tuple of str
+        Sentences. Empty if there is no classifier, or nothing speaks against its predictions.
+
+    Examples
+    --------
+    >>> from crowdfuse import Annotations, consensus
+    >>> ann = Annotations.from_matrix([[0, 0], [1, 1]] * 50)
+    >>> wrong_half_of_the_time = [[0.99, 0.01], [0.99, 0.01]] * 50
+    >>> print(prediction_limitations(consensus(ann, wrong_half_of_the_time, n_folds=5))[0])
+    Do not rely on the predictions of this classifier: on items kept out of its training, it is right on an estimated \
+50 %, with a mean confidence of 99 % (the most frequent class: 50 %).
+    """
+    probabilities = result.out_of_fold_probabilities
+    if probabilities is None:
+        return ()
+    if result.n_folds == 0:
+        return (
+            "It is unknown how far to trust the predictions of this classifier and their confidence: the run has no "
+            "cross-fitting folds to measure it with.",
+        )
+    has_labels = result.labels_per_item > 0
+    posterior = result.class_probabilities[has_labels]
+    said = probabilities[has_labels].argmax(1)
+    accuracy = float(posterior[np.arange(len(said)), said].mean(dtype=np.float64))
+    confidence = float(probabilities[has_labels].max(1).mean(dtype=np.float64))
+    measured = (
+        f"on items kept out of its training, it is right on an estimated {100 * accuracy:.0f} %, with a mean "
+        f"confidence of {100 * confidence:.0f} %"
+    )
+    never = tuple(finding.message for finding in result.findings if finding.kind == "class_never_predicted")
+    if result.parameters.get("sharpness", np.array(1.0)) == 0:
+        most_frequent = 100 * np.bincount(result.consensus_codes[has_labels]).max() / len(said)
+        comparison = f"{measured} (the most frequent class: {most_frequent:.0f} %)"
+        return f"Do not rely on the predictions of this classifier: {comparison}.", *never
+    _, high = wilson_interval(accuracy * len(said), len(said))
+    if confidence > high and confidence >= accuracy + MIN_OVERCONFIDENCE:
+        return (f"The confidence of the predictions of this classifier is too high: {measured}.", *never)
+    return never
