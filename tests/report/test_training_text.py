@@ -17,6 +17,7 @@ def test_only_candidates_are_called_epochs_that_can_be_kept() -> None:
     truth = (X[:, 0] > 0).astype(int)
     Y = np.stack([np.where(generator.random(120) < 0.8, truth, 1 - truth) for _ in range(3)], 1)
     clf = GatedClassifier(epochs=12).fit(X, Y)
+    assert clf.best_epoch_ is not None
     record = clf.history_[clf.best_epoch_ - 1]
     assert record["candidate"]
     first = next(other["epoch"] for other in clf.history_ if other["candidate"])
