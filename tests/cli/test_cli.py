@@ -218,12 +218,16 @@ def test_fit_prints_data_network_and_results_in_few_lines(crowd: Crowd) -> None:
         f"data: {N} items, 3 annotators, {n_labels} labels, classes \"Zoë's dog\", 'cat'",
         "method: majority-vote",
         f"network: mlp (16, 8) on {crowd.X.shape[1]} features",
-        "effort: normal (3 training runs: the model, and 2 on folds, for the consensus)",
+        "effort: normal (3 training runs: the model, and 2 on folds, for the consensus; --effort low trains once, "
+        "--max-time limits the time)",
     ]
     assert all(line.startswith(("note: ", "warning: ", "result: ", "run folder: ", "next: ")) for line in lines[4:])
     summary = json.loads((crowd.out / "summary.json").read_text())
     found = f"consensus for {N} items, mean confidence {summary['mean_confidence']:.2f}; "
-    assert f"result: {found}{summary['n_inaccurate_annotators']} of 3 annotators below 60 % accuracy" in lines
+    assert (
+        f"result: {found}{summary['n_inaccurate_annotators']} of 3 annotators with an estimated accuracy below 60 %"
+        in lines
+    )
     assert "run folder: " + str(crowd.out) in lines
 
 

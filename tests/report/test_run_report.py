@@ -434,7 +434,7 @@ def test_remaining_images_keep_weights_and_map(tmp_path: Path) -> None:
     Image.fromarray(255 - np.asarray(Image.open(folder / f"{changed}.png"))).save(folder / f"{changed}.png")
     report = report_run(run, n_items=40)
     facts = report.facts
-    assert "the map, the weights and the fused labels cover 38 of the 40 items" in facts["limitations"][-1]
+    assert "the map, the weights and the fused labels cover only 38 of the 40 items" in facts["limitations"][-1]
     assert facts["map"]["n_items"] == 38
     weights = {item["item"]: {label["annotator"]: label["weight"] for label in item["listed_labels"]}
                for item in before["disputed"]["items"]}  # fmt: skip
