@@ -140,7 +140,7 @@ def test_encoded_inputs_keep_their_texts_and_encoder() -> None:
     clf = MajorityVoteClassifier(epochs=1).fit(inputs, ANNOTATIONS, items=ITEMS)
     assert clf.encoder_ is encoder
     other = TfidfEncoder(n_words=5).fit(Texts(TEXTS))
-    with pytest.raises(ValueError, match="a different encoder"):
+    with pytest.raises(ValueError, match="another encoder"):
         clf.predict(EncodedInputs(other.encode(Texts(TEXTS)), Texts(TEXTS), other))
 
 
@@ -156,14 +156,14 @@ def test_long_and_empty_texts_are_encoded() -> None:
     ("settings", "X", "message"),
     [
         ({}, ["1", "2.5", "3"], "holds only numbers"),
-        ({}, ["", " ", ""], "none of the 3 training texts has a word"),
+        ({}, ["", " ", ""], "none of the 3 training texts contains a word"),
         ({}, ["a", None, "b"], "element 1 is None.*use ''"),
         ({}, "a text", r"pass a list of texts, such as \[text\]"),
         ({"encoder": "tfdif"}, ["a", "b", "c"], "did you mean 'tfidf'"),
         ({"encoder": None}, ["a", "b", "c"], "encoder='auto'"),
         ({"encoder": "tfidf"}, np.eye(3), "leave out encoder"),
         ({"encoder": "math:sqrt"}, ["a", "b", "c"], "encoder math:sqrt: calling it with 2 texts failed"),
-        ({"encoder": "math:pi"}, ["a", "b", "c"], "must be a function of a list of texts"),
+        ({"encoder": "math:pi"}, ["a", "b", "c"], "must be a function that takes a list of texts"),
         ({"encoder": lambda texts: [[1.0]]}, ["a", "b", "c"], "one row of numbers per item, here 3 rows"),
         ({"encoder": lambda texts: [[np.nan]] * len(texts)}, ["a", "b", "c"], "contains NaN"),
     ],

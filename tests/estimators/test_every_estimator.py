@@ -271,7 +271,7 @@ def test_a_failed_fit_leaves_the_estimator_unchanged(crowd: Any, tmp_path: Any) 
         fresh.predict(X)
     good = quick(FusionClassifier, epochs=3, checkpoint=tmp_path).fit(X, ann)
     before = good.predict_proba(X)
-    with pytest.raises(ValueError, match="belongs to another training"):
+    with pytest.raises(ValueError, match="belongs to a training run with other"):
         good.fit(X + 1, ann)
     np.testing.assert_array_equal(good.predict_proba(X), before)
 

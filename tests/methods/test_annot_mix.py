@@ -160,7 +160,7 @@ def test_a_step_changes_only_the_annotators_of_its_batch() -> None:
     ("settings", "complaint"),
     [
         ({"alpha": -1}, "alpha must be a number of at least 0, got -1"),
-        ({"eta": 1.0}, "eta must be a probability above 0 and below 1, got 1.0"),
+        ({"eta": 1.0}, "eta must be above 0 and below 1, got 1.0"),
         ({"eta": 0.3}, r"eta must be above chance, which is 0.333 with 3 classes, got 0.3"),
         ({"embedding": 0}, "embedding must be a whole number of at least 1, got 0"),
     ],

@@ -188,7 +188,7 @@ def test_a_step_compares_and_changes_only_the_annotators_of_its_batch() -> None:
     [
         ({"confusions": "whole"}, "confusions .*'whole'"),
         ({"weights": "none"}, "weights .*'none'"),
-        ({"eta": 0}, "eta must be a probability above 0 and below 1, got 0"),
+        ({"eta": 0}, "eta must be above 0 and below 1, got 0"),
         ({"eta": 0.3}, r"eta must be above chance, which is 0.333 with 3 classes, got 0.3"),
         ({"embedding": 0}, "embedding must be a whole number of at least 1, got 0"),
         ({"gamma_shape": 0}, "gamma_shape must be above 0, got 0"),

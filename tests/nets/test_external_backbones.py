@@ -85,7 +85,7 @@ def test_an_untrained_network_is_the_same_every_time(nets: Path, name: str) -> N
         ("some_nets:", {}, "not of the form module:callable"),
         ("some_nets.py:resnet50", {}, r"not a file; write some_nets:resnet50, .*folder that contains some_nets\.py"),
         ("sub/some_nets.py:Net", {}, "write some_nets:Net"),
-        ("surely_not_installed:net", {}, "there is no module 'surely_not_installed'; install it, or start from"),
+        ("surely_not_installed:net", {}, "there is no module 'surely_not_installed'; install it, or start Python in"),
         ("torch.surely_not:net", {}, r"there is no module 'torch\.surely_not'"),
         ("lacking:net", {}, "lacking needs the module 'surely_not_installed', which is not installed"),
         ("broken:net", {}, "importing broken failed: ZeroDivisionError"),
@@ -143,7 +143,7 @@ def test_an_exported_network_is_opened_only_if_it_is_trusted(
 def test_an_exported_network_that_cannot_be_used_is_refused(exported: tuple[Path, nn.Module], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="takes no arguments; leave out width"):
         load_backbone(str(exported[0]), {"width": 3}, trust_model=True)
-    with pytest.raises(FileNotFoundError, match=r"none\.pt2: no such file"):
+    with pytest.raises(FileNotFoundError, match=r"none\.pt2: there is no such file"):
         load_backbone(str(tmp_path / "none.pt2"), trust_model=True)
     bad = tmp_path / "bad.pt2"
     for content, words in (
@@ -156,5 +156,5 @@ def test_an_exported_network_that_cannot_be_used_is_refused(exported: tuple[Path
 
 
 def test_trust_model_is_only_for_exported_networks(nets: Path) -> None:
-    with pytest.raises(ValueError, match=r"--trust-model .* is for \.pt2 files, and some_nets:READY is not one"):
+    with pytest.raises(ValueError, match=r"--trust-model .* only with \.pt2 files, but some_nets:READY is not"):
         load_backbone("some_nets:READY", trust_model=True)

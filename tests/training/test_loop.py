@@ -532,7 +532,7 @@ def test_own_optimizer_and_schedule(crowd: Any) -> None:
         ({"random_state": -1}, "random_state must be 0 or more"),
         ({"hidden": (8, 0)}, "widths of hidden layers"),
         ({"device": "gpu0"}, "device must be one of auto, cpu, cuda, mps, got 'gpu0'"),
-        ({"dropout": 1.5}, "dropout must be a fraction of at least 0 and below 1, got 1.5"),
+        ({"dropout": 1.5}, "dropout must be at least 0 and below 1, got 1.5"),
         ({"optimizer": "adamm"}, "unknown optimizer 'adamm'"),
         ({"schedule": "linear"}, "unknown schedule 'linear'"),
     ],

@@ -1,4 +1,4 @@
-"""Checks of settings and names, with error messages that say what is allowed."""
+"""Checks of settings and names, with error messages that say what values are allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durations as people write them: parsing of settings such as "10m", and text for messages."""
+"""Durations as people write them: parse settings such as "10m", and format durations for messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def parse_duration(name: str, value: object) -> float:
     Raises
     ------
     ValueError
-        If the value is not such a duration, or is not above 0.
+        If the value has another form, or is not above 0.
 
     Examples
     --------

@@ -82,10 +82,10 @@ def check_probability(name: str, value: object) -> None:
     >>> check_probability("q", 1)
     Traceback (most recent call last):
     ...
-    ValueError: q must be a probability above 0 and below 1, got 1
+    ValueError: q must be above 0 and below 1, got 1
     """
     if not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise ValueError(f"{name} must be a probability above 0 and below 1, got {value!r}")
+        raise ValueError(f"{name} must be above 0 and below 1, got {value!r}")
 
 
 def check_above_chance(name: str, value: float, n_classes: int) -> None:
@@ -139,10 +139,10 @@ def check_share_below_one(name: str, value: object) -> None:
     >>> check_share_below_one("dropout", 1.0)
     Traceback (most recent call last):
     ...
-    ValueError: dropout must be a fraction of at least 0 and below 1, got 1.0
+    ValueError: dropout must be at least 0 and below 1, got 1.0
     """
     if not isinstance(value, Real) or not 0 <= float(value) < 1:
-        raise ValueError(f"{name} must be a fraction of at least 0 and below 1, got {value!r}")
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}")
 
 
 def check_layer_widths(name: str, value: Any) -> tuple[int, ...]:

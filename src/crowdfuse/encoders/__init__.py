@@ -1,4 +1,4 @@
-"""Encoders: from texts and images to rows of numbers, fitted or frozen, saved with the model."""
+"""Encoders turn texts and images into rows of numbers. They are fitted or frozen, and saved with the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all encoders have in common, and the inputs that an encoder has made."""
+"""The base class of all encoders, and inputs that an encoder has turned into numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from crowdfuse.io.texts import Texts
 
 
 class EncoderState(NamedTuple):
-    """Everything that defines a fitted encoder, in a form that is saved without pickle.
+    """Everything that defines a fitted encoder, in a form that can be saved without pickle.
 
     Attributes
     ----------
     settings : dict of str to object
         Values that JSON can hold.
     arrays : dict of str to ndarray
-        Numbers, saved as safetensors.
+        Arrays of numbers, which are saved as safetensors.
     """
 
     settings: dict[str, Any]
@@ -31,16 +31,16 @@ class EncoderState(NamedTuple):
 
 
 class FeatureOccurrences(NamedTuple):
-    """The places of a text at which features occur. A feature may occur several times, and features may overlap.
+    """The places in a text at which features occur. A feature may occur several times, and features may overlap.
 
     Attributes
     ----------
     column : ndarray of shape (n_occurrences,)
-        The feature, as its column in the encoded rows.
+        For each occurrence, the column of the feature in the encoded rows.
     start : ndarray of shape (n_occurrences,)
-        Position of its first character in the text.
+        Position of the first character of the occurrence in the text.
     end : ndarray of shape (n_occurrences,)
-        Position after its last character.
+        Position after the last character of the occurrence.
     """
 
     column: NDArray[np.int64]
@@ -49,7 +49,7 @@ class FeatureOccurrences(NamedTuple):
 
 
 class Encoder(ABC):
-    """Turns texts or images into rows of numbers, without labels.
+    """Base class of encoders, which turn texts or images into rows of numbers without using labels.
 
     An encoder is fitted on the training items, saved with the model, and applied to the inputs of every prediction.
 
@@ -65,7 +65,7 @@ class Encoder(ABC):
     reads: ClassVar[str]
 
     def fit(self, inputs: Inputs) -> Self:
-        """Fit the encoder to the training items; has no effect on an encoder with fixed weights.
+        """Fit the encoder to the training items. By default nothing is fitted, as for encoders with fixed weights.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Encoder(ABC):
         """
 
     def locate_features(self, text: str) -> FeatureOccurrences | None:
-        """Return where the features of a text are in it.
+        """Return the places in a text at which its features occur.
 
         Parameters
         ----------
@@ -105,13 +105,13 @@ class Encoder(ABC):
         Returns
         -------
         occurrences : FeatureOccurrences or None
-            None, the default, if the features are not parts of the text.
+            None, the default, if features are not parts of the text.
         """
         return None
 
     @abstractmethod
     def describe(self) -> str:
-        """Return the encoder in a few words, for the first lines of `crowdfuse fit`.
+        """Return a description of the encoder in a few words, for the first lines of `crowdfuse fit`.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Encoder(ABC):
     @classmethod
     @abstractmethod
     def from_state(cls, state: EncoderState) -> Self:
-        """Return the encoder that a state describes.
+        """Return the fitted encoder that a state describes.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Encoder(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the fitted encoder, as hexadecimal text; compute it after `fit`."""
+        """Hash of the fitted encoder, as hexadecimal text. Available after `fit`."""
         settings, arrays = self.state()
         digest = hashlib.blake2b(json.dumps([self.type_name, settings], sort_keys=True).encode(), digest_size=16)
         for name in sorted(arrays):
@@ -154,7 +154,7 @@ class Encoder(ABC):
 
 
 class EncodedInputs(Inputs):
-    """Rows of numbers that an encoder has made, together with the texts or images that they were made from.
+    """Rows of numbers that an encoder has computed, together with the original texts or images.
 
     Parameters
     ----------
@@ -163,14 +163,14 @@ class EncodedInputs(Inputs):
     raw : Inputs
         The texts or images.
     encoder : Encoder
-        The encoder that made the numbers.
+        The encoder that computed the numbers.
 
     Attributes
     ----------
     raw : Inputs
         The texts or images.
     encoder : Encoder
-        The encoder that made the numbers.
+        The encoder that computed the numbers.
 
     Examples
     --------
@@ -201,14 +201,14 @@ class EncodedInputs(Inputs):
 
 
 def encode_inputs(encoder: Encoder, raw: Inputs, *, verbose: int = 0) -> EncodedInputs:
-    """Encode inputs and check the numbers that result.
+    """Encode inputs, and check the resulting numbers.
 
     Parameters
     ----------
     encoder : Encoder
         A fitted encoder.
     raw : Inputs
-        Texts or images, whichever the encoder reads.
+        Texts or images, depending on what the encoder reads.
     verbose : int, default=0
         1 shows progress.
 
@@ -223,7 +223,7 @@ def encode_inputs(encoder: Encoder, raw: Inputs, *, verbose: int = 0) -> Encoded
     """
     if (encoder.reads == "texts") != isinstance(raw, Texts):
         given = "texts" if isinstance(raw, Texts) else f"inputs of shape {raw.item_shape}"
-        raise ValueError(f"the encoder {encoder.describe()} reads {encoder.reads}, got {given}")
+        raise ValueError(f"the encoder {encoder.describe()} reads {encoder.reads}, got {given}; use another encoder")
     rows = check_inputs(encoder.encode(raw, verbose=verbose), f"the result of the encoder {encoder.describe()}")
     if len(rows) != len(raw) or len(rows.item_shape) != 1:
         raise ValueError(

@@ -20,7 +20,7 @@ from crowdfuse.io.inputs import Inputs, check_inputs
 from crowdfuse.io.texts import Texts, as_texts, refuse_numbers
 
 EncoderChoice = str | Encoder | nn.Module | Callable[..., Any] | None
-"""A name, an encoder, a network for images, a function for texts, or None."""
+"""A name, an encoder, a network for images, a function that encodes texts, or None."""
 
 TEXT_ENCODER_NAMES = ("tfidf", "sentence")
 SENTENCE_PREFIX = "sentence:"
@@ -34,7 +34,7 @@ def check_raw_inputs(X: Any, name: str = "X") -> Inputs:
     X : list of str, array-like, sparse matrix or Inputs
         The inputs.
     name : str, default="X"
-        Name of X in error messages.
+        What error messages call the inputs.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def fit_encoder(
     inputs : Inputs
         The inputs of all rows. Inputs that are already encoded keep their encoder.
     rows : ndarray
-        The rows that are trained on, as numbers or as a mask. The encoder is fitted on these.
+        The rows on which the encoder is fitted, as row numbers or as a mask.
     verbose : int, default=0
         1 shows progress.
 
@@ -80,7 +80,7 @@ def fit_encoder(
     Raises
     ------
     ValueError
-        If the encoder is unknown, cannot be loaded or takes another kind of input, or if all texts are numbers.
+        If the encoder is unknown, cannot be loaded or reads another kind of input, or if all texts are numbers.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def apply_encoder(encoder: Encoder | None, inputs: Inputs, *, verbose: int = 0) 
     if isinstance(inputs, EncodedInputs):
         if encoder is None or encoder.fingerprint != inputs.encoder.fingerprint:
             raise ValueError(
-                "X was encoded by a different encoder than the one of this model; pass the texts or images themselves"
+                "X was encoded by another encoder than the encoder of this model; pass the texts or images themselves"
             )
         return inputs
     is_text = isinstance(inputs, Texts)
@@ -166,7 +166,8 @@ def make_encoder(choice: EncoderChoice, inputs: Inputs) -> Encoder | None:
         return None
     if len(inputs.item_shape) < 2:
         raise ValueError(
-            f"encoder={choice!r} turns texts or images into numbers, but X holds rows of numbers; leave out encoder"
+            f"encoder={choice!r} turns texts or images into numbers, but X already holds rows of numbers; leave out "
+            "encoder="
         )
     return _image_encoder(choice)
 

@@ -1,4 +1,4 @@
-"""Encoders whose weights are fixed: found by name when they are needed, and refused if they changed since training."""
+"""Encoders with fixed weights: loaded by name when needed, and checked for changes since training."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ PROBE_TOLERANCE = 1e-3  # the same encoder rounds differently on another process
 
 
 class FrozenEncoder(Encoder):
-    """An encoder that is not trained. It is saved by its name and a checksum, and loaded when it is first needed.
+    """Base class of encoders that are not trained.
+
+    The name and a checksum of the encoder are saved, not the encoder itself. It is loaded when it is first needed.
 
     Parameters
     ----------
     source : str or object
-        Name from which the encoder can be loaded, or the encoder itself, such as an `nn.Module`. An encoder without a
-        name has to be passed again to `crowdfuse.load`.
+        Name from which the encoder can be loaded, or the encoder itself, such as an `nn.Module`. In the second case,
+        the encoder must be passed again to `crowdfuse.load`.
     """
 
     def __init__(self, source: Any) -> None:
@@ -34,7 +36,7 @@ class FrozenEncoder(Encoder):
         self._expected: NDArray[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what other processes need; they load a named encoder themselves."""
+        """Return the attributes for other processes. A named encoder is left out, because they load it themselves."""
         return self.__dict__ | ({"_loaded": None} if isinstance(self.source, str) else {})
 
     @property
@@ -43,14 +45,15 @@ class FrozenEncoder(Encoder):
         if self._loaded is None:
             if self.source is None:
                 raise ValueError(
-                    "this model was trained with an encoder that has no name: pass it as load(path, encoder=...)"
+                    "this model was trained with a module or function as encoder, which is not saved; pass the same "
+                    "one as load(path, encoder=...)"
                 )
             self._loaded = self._load()
             if self._expected is not None and not self._is_same(self._expected, self._checksum()):
                 self._loaded = None
                 raise ValueError(
-                    f"the encoder {self.describe()} has changed since the model was trained: its checksum is "
-                    "different. Restore the version used in training, or train again"
+                    f"the encoder {self.describe()} has changed since the model was trained (its checksum is "
+                    "different). Restore the version used in training, or train again"
                 )
         return self._loaded
 
@@ -67,7 +70,7 @@ class FrozenEncoder(Encoder):
         return np.array_equal(expected, found)
 
     def fit(self, inputs: Inputs) -> Self:
-        """Load the encoder, so that a failure is reported before the training.
+        """Load the encoder, so that errors are raised before training.
 
         Parameters
         ----------
@@ -82,7 +85,7 @@ class FrozenEncoder(Encoder):
         return self
 
     def _remember_checksum(self) -> NDArray[Any]:
-        """Return the checksum that the encoder has to have; it is computed in training."""
+        """Return the checksum of the encoder, which is computed in training."""
         if self._expected is None:
             self._loaded = self.loaded
             self._expected = self._checksum()
@@ -110,7 +113,7 @@ class FrozenEncoder(Encoder):
         return str(getattr(self.source, "__qualname__", type(self.source).__qualname__))
 
     def state(self) -> EncoderState:
-        """Return the name and the checksum.
+        """Return the name of the network or function, and the checksum by which a loaded encoder is checked.
 
         Returns
         -------

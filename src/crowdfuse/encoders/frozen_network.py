@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from crowdfuse.labels.ids import format_count, format_names
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)  # for pixels scaled to 0..1; most published weights expect these values
+IMAGENET_MEAN = (0.485, 0.456, 0.406)  # for pixels from 0 to 1; most published weights expect these values
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
@@ -28,7 +28,7 @@ class FrozenNetwork:
     mean : ndarray of shape (3,)
         Mean to subtract from the red, green and blue values, which range from 0 to 1.
     std : ndarray of shape (3,)
-        After subtracting the mean, the values are divided by this.
+        Standard deviation by which the values are divided after subtracting the mean.
     role : str, default="backbone"
         What error messages call the network.
 
@@ -72,7 +72,7 @@ class FrozenNetwork:
 
 
 def _as_rows(features: Any, n_images: int, role: str) -> Tensor:
-    """Return the features as (N, D); raise an error that describes any other shape."""
+    """Return the features as (N, D), or raise an error that describes the shape."""
     advice = "wrap it in a module whose forward"
     if not isinstance(features, Tensor):
         raise ValueError(

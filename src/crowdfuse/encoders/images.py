@@ -1,4 +1,4 @@
-"""A frozen network as encoder of images."""
+"""A frozen network that encodes images."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ IMAGES_PER_BATCH = 64
 class ImageEncoder(FrozenEncoder):
     """A frozen network that turns images into features.
 
-    Pixels are scaled to the range from 0 to 1, then normalized with the mean and standard deviation that torchvision or
-    timm name for the network, or else with those of ImageNet. Features are computed on the CPU.
+    Pixels are scaled to the range from 0 to 1, then normalized with a mean and standard deviation. For networks of
+    torchvision and timm, these are the values that the package gives for the network. For other networks, they are the
+    values of ImageNet. Features are computed on the CPU.
 
     Parameters
     ----------
     source : str, nn.Module or callable
-        "torchvision/NAME", "timm/NAME" or "module:callable"; or the network, or a function that returns it. It maps
-        images (N, 3, size, size) to features (N, D) or (N, D, H, W), which are averaged over H and W.
+        A network; a function that returns a network; its import path, "module:callable"; or the name of a pretrained
+        network, "torchvision/NAME" or "timm/NAME". The network maps images (N, 3, size, size) to features (N, D) or (N,
+        D, H, W); the latter are averaged over H and W.
     image_size : int, default=None
-        Height and width of images in pixels. By default the size of the training images. For image files whose size was
-        not chosen (224), it is the size that torchvision or timm name for the network.
+        Height and width of images in pixels. None: the size of the training images. If these are image files of the
+        default size (224), the size that torchvision or timm gives for the network is used instead.
 
     Examples
     --------
@@ -68,7 +70,7 @@ class ImageEncoder(FrozenEncoder):
         return checksum_of_network(self.loaded.module)
 
     def fit(self, inputs: Inputs) -> Self:
-        """Load the network and remember the size of its images.
+        """Load the network, and set `image_size` if it is None (see the class).
 
         Parameters
         ----------
@@ -139,7 +141,7 @@ class ImageEncoder(FrozenEncoder):
         return inputs
 
     def state(self) -> EncoderState:
-        """Return the name, the checksum and the size of the images.
+        """Return the name and checksum of the network, and the size of the images.
 
         Returns
         -------
@@ -167,7 +169,7 @@ class ImageEncoder(FrozenEncoder):
 
 
 def _as_rgb(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return images (N, 3, H, W); grey ones have the same values in all channels."""
+    """Return images (N, 3, H, W). Grey images get the same values in all channels."""
     if pixels.ndim == 3:
         pixels = pixels[:, None]
     return pixels if pixels.shape[1] == 3 else pixels.repeat(3, axis=1)

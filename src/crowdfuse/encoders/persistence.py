@@ -34,7 +34,7 @@ def save_encoder(encoder: Encoder, folder: Path) -> dict[str, str]:
     Returns
     -------
     hashes : dict of str to str
-        SHA-256 of each file, by name; `load_encoder` compares them.
+        SHA-256 of each file, by file name. Pass them to `load_encoder`, which checks the files.
     """
     state = encoder.state()
     write_json(folder / SETTINGS_FILE, {"type": encoder.type_name, "settings": state.settings})

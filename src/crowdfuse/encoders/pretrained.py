@@ -1,4 +1,4 @@
-"""Pretrained image networks of torchvision and timm, by name, if the user has these packages."""
+"""Load pretrained image networks of torchvision and timm by name, if these packages are installed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ INSTALL_COMMAND = "pip install {package} --no-deps"  # with its dependencies, pi
 
 
 class PretrainedNetwork(NamedTuple):
-    """A network without its classification head, and the pixels that it expects.
+    """A network without its classification head, and the images that it expects.
 
     Attributes
     ----------
     module : nn.Module
         The network.
     image_size : int or None
-        Height and width of its images in pixels; None if any size is fine.
+        Height and width of the images in pixels; None if any size is allowed.
     mean, std : sequence of float
-        Its pixels, which range from 0 to 1, are shifted by `mean` and divided by `std`.
+        Normalization of pixels from 0 to 1: `mean` is subtracted, and the result is divided by `std`.
     """
 
     module: nn.Module
@@ -35,7 +35,7 @@ class PretrainedNetwork(NamedTuple):
 
 
 def is_pretrained_name(name: str) -> bool:
-    """Return whether a name is that of a network of torchvision or timm.
+    """Return whether a name belongs to a network of torchvision or timm.
 
     >>> is_pretrained_name("timm/resnet50"), is_pretrained_name("mynets:resnet50")
     (True, False)
@@ -44,7 +44,7 @@ def is_pretrained_name(name: str) -> bool:
 
 
 def load_pretrained(name: str) -> PretrainedNetwork:
-    """Load a network with pretrained weights, which its package may download.
+    """Load a network with pretrained weights. The package may download the weights.
 
     Parameters
     ----------
@@ -63,8 +63,9 @@ def load_pretrained(name: str) -> PretrainedNetwork:
     package, _, model = name.partition("/")
     if importlib.util.find_spec(package) is None:
         raise ValueError(
-            f"the encoder {name!r} needs the package {package}: {INSTALL_COMMAND.format(package=package)}; choose the "
-            "version of torchvision that belongs to your version of torch"
+            f"the encoder {name!r} needs the package {package}; install it with: "
+            f"{INSTALL_COMMAND.format(package=package)} (choose the version of torchvision that belongs to your "
+            "version of torch)"
         )
     try:
         return _load_torchvision(model) if package == "torchvision" else _load_timm(model)

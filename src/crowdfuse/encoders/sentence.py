@@ -1,4 +1,4 @@
-"""Sentence encoders of the package sentence-transformers, which is an extra."""
+"""Sentence encoders of the package sentence-transformers, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class SentenceEncoder(FrozenEncoder):
         """Return the model."""
         if importlib.util.find_spec("sentence_transformers") is None:
             raise ValueError(
-                f"the encoder 'sentence' needs the package sentence-transformers: {INSTALL_COMMAND}; "
-                "or use --encoder tfidf (encoder='tfidf'), which needs no other package"
+                f"the encoder 'sentence' needs the package sentence-transformers; install it with: {INSTALL_COMMAND}. "
+                "Or use --encoder tfidf (encoder='tfidf'), which needs no other package"
             )
         from sentence_transformers import SentenceTransformer
 

@@ -1,4 +1,4 @@
-"""A function of the user's own that turns texts into numbers."""
+"""Encode texts with a function that the user provides."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TEXTS_PER_CALL = 1024
 class TextFunctionEncoder(FrozenEncoder):
     """Encodes texts with a function that returns one row of numbers per string.
 
-    A loaded model checks whether the function has changed since training: its result for two fixed texts must be the
-    same.
+    When a saved model is loaded, it checks whether the function has changed since training: the results for two fixed
+    texts must be the same.
 
     Parameters
     ----------
     source : str or callable
-        "module:callable", or the function itself. It gets a list of strings and returns an array or a sparse matrix of
-        shape (n_texts, n_features). It is called with at most 1,024 texts at a time.
+        The function, or its import path, "module:callable". The function takes a list of at most 1,024 strings, and
+        returns an array or a sparse matrix of shape (n_texts, n_features).
 
     Examples
     --------
@@ -41,7 +41,9 @@ class TextFunctionEncoder(FrozenEncoder):
         """Return the function."""
         function = import_named(self.source, "encoder") if isinstance(self.source, str) else self.source
         if not callable(function):
-            raise ValueError(f"encoder {self.describe()} must be a function of a list of texts, got {function!r}")
+            raise ValueError(
+                f"encoder {self.describe()} must be a function that takes a list of texts, got {function!r}"
+            )
         return function
 
     def _checksum(self) -> NDArray[Any]:

@@ -23,17 +23,17 @@ CHARACTER_SETTINGS: dict[str, Any] = {"analyzer": "char_wb", "ngram_range": (2, 
 class TfidfEncoder(Encoder):
     """Tf-idf weights of words, pairs of words, and sequences of two to four characters.
 
-    The weight of a term in a text is ``1 + log(count)`` times the inverse document frequency of the term. In each row,
-    word weights and character-sequence weights are separately scaled to Euclidean norm 1. Upper and lower case are not
-    distinguished. Only the first 50,000 characters of a text are read.
+    A term is a word, a pair of words, or a character sequence. The weight of a term in a text is ``1 + log(count)``
+    times the inverse document frequency of the term. In each row, word weights and character-sequence weights are
+    separately scaled to Euclidean norm 1. Upper and lower case are not distinguished. Only the first 50,000 characters
+    of a text are read.
 
     Parameters
     ----------
     n_words : int, default=5000
-        Maximum number of words and pairs of words; the most frequent ones are kept.
+        Maximum number of words and pairs of words. The most frequent are kept.
     n_character_sequences : int, default=5000
-        Maximum number of character sequences; the most frequent ones are kept. Sequences do not cross the boundary of a
-        word.
+        Maximum number of character sequences. The most frequent are kept. A sequence does not span several words.
 
     See Also
     --------
@@ -55,7 +55,7 @@ class TfidfEncoder(Encoder):
         self._vectorizers: list[Any] = []
 
     def fit(self, inputs: Inputs) -> Self:
-        """Choose the terms and compute their inverse document frequencies.
+        """Choose the terms, and compute their inverse document frequencies.
 
         Parameters
         ----------
@@ -80,7 +80,9 @@ class TfidfEncoder(Encoder):
             if any(analyze(text) for text in texts):  # else scikit-learn raises an error
                 self._vectorizers.append(vectorizer.fit(texts))
         if not self._vectorizers:
-            raise ValueError(f"none of the {len(inputs):,} training texts has a word; check the column of the texts")
+            raise ValueError(
+                f"none of the {len(inputs):,} training texts contains a word; check that you chose the right column"
+            )
         return self
 
     def encode(self, inputs: Inputs, *, verbose: int = 0) -> Any:
@@ -96,13 +98,14 @@ class TfidfEncoder(Encoder):
         Returns
         -------
         rows : csr_matrix of shape (n_items, n_terms), float32
-            Words first, then character sequences. The row of a text without a known term is 0.
+            One row per text. The columns are the words and pairs of words, followed by the character sequences. If a
+            text has no known term, its row is 0.
         """
         texts = _cut(inputs)
         return sparse.hstack([part.transform(texts) for part in self._vectorizers], format="csr", dtype=np.float32)
 
     def locate_features(self, text: str) -> FeatureOccurrences:
-        """Return where the terms are in a text.
+        """Return the places in a text at which the terms occur.
 
         Parameters
         ----------
@@ -123,7 +126,7 @@ class TfidfEncoder(Encoder):
         (['film'], [0], [4])
         """
         text = text[:MAX_CHARACTERS]
-        # lower case may have more characters than the text: the position of each of its characters in the text
+        # for each character of the lower-case text, which may be longer, its position in the original text
         position = np.repeat(np.arange(len(text) + 1), [*(len(character.lower()) for character in text), 1])
         lower, found, offset = text.lower(), [], 0
         for part in self._vectorizers:
@@ -136,7 +139,7 @@ class TfidfEncoder(Encoder):
 
     @property
     def terms(self) -> NDArray[Any]:
-        """The term of each column; character sequences are written with a space where a word begins or ends."""
+        """The term of each column. In character sequences, a space stands for the beginning or end of a word."""
         return np.concatenate([part.get_feature_names_out() for part in self._vectorizers]).astype(object)
 
     def describe(self) -> str:

@@ -66,8 +66,8 @@ class FusionClassifier(CrowdClassifier):
 
     See Also
     --------
-    GatedClassifier : The default method. It models how labels arise instead of correcting them. TraceRegClassifier :
-    One confusion matrix per annotator, the same for all items.
+    GatedClassifier : The default method. It models how labels arise instead of correcting them.
+    TraceRegClassifier : One confusion matrix per annotator, the same for all items.
 
     Notes
     -----

@@ -61,7 +61,8 @@ class GatedClassifier(CrowdClassifier):
 
     See Also
     --------
-    MaDLClassifier : A similar model that is trained in one phase. FusionClassifier : The paper's method.
+    MaDLClassifier : A similar model that is trained in one phase.
+    FusionClassifier : The paper's method.
 
     Notes
     -----

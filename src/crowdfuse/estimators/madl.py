@@ -50,8 +50,8 @@ class MaDLClassifier(CrowdClassifier):
 
     See Also
     --------
-    GatedClassifier : A similar model that is trained in three phases. AnnotMixClassifier : A method by the same
-    authors, with mixup.
+    GatedClassifier : A similar model that is trained in three phases.
+    AnnotMixClassifier : A method by the same authors, with mixup.
 
     Notes
     -----

@@ -26,8 +26,8 @@ class MajorityVoteClassifier(CrowdClassifier):
 
     See Also
     --------
-    RobustVoteClassifier : Trains on the vote with a loss that tolerates wrong votes. TwoStageClassifier : Other
-    aggregations of the labels before training.
+    RobustVoteClassifier : Trains on the vote with a loss that tolerates wrong votes.
+    TwoStageClassifier : Other aggregations of the labels before training.
 
     References
     ----------

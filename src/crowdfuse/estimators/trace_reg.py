@@ -30,8 +30,8 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
 
     See Also
     --------
-    GeoCrowdNetClassifier : The same model with a volume regularizer instead of the trace penalty. FusionClassifier :
-    Learns confusion matrices that depend on the item.
+    GeoCrowdNetClassifier : The same model with a volume regularizer instead of the trace penalty.
+    FusionClassifier : Learns confusion matrices that depend on the item.
 
     Notes
     -----

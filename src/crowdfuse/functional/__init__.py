@@ -1,9 +1,9 @@
 """The mathematics of the methods, as pure functions of tensors.
 
 All functions work on labelled pairs: an item and an annotator who labelled it. A batch has B items and L labelled
-pairs. There are K classes, R annotators and, in a basis, M permutations. The argument `item` of shape (L,) holds the
-position of each pair's item in the batch. Only `dense_confusions` builds confusion matrices (K x K), and training does
-not use it.
+pairs. There are K classes, R annotators and, in a basis, M permutations. For each pair, the argument `item` of shape
+(L,) holds the position of its item in the batch. Only `dense_confusions` builds confusion matrices (K x K), and
+training does not use it.
 """
 
 from __future__ import annotations

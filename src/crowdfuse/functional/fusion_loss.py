@@ -12,9 +12,9 @@ def fuse_by_basis(
     """Return the fused label of each item: the weighted mean of its labels, each corrected by a confusion matrix.
 
     The fused label of item n is `t_n = sum_r w_n^r P_n^r e_{y_n^r}`, with confusion matrices `P = sum_m c_m B_m`. The
-    sum is over the annotators r who labelled the item. For each pair (item, annotator), w is the weight, y the label
-    and e_y its one-hot vector. The permutation matrix B_m maps class j to class pi_m(j). The sum is computed without
-    matrices: `w c_m` is added to the entry of class `pi_m(y)`.
+    sum is over the annotators r who labelled the item. For each pair (item, annotator), w is the weight, y is the label
+    and e_y is the one-hot vector of the label. The permutation matrix B_m maps class j to class pi_m(j). The sum is
+    computed without matrices: `w c_m` is added to the entry of class `pi_m(y)`.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def fuse_by_basis(
     label : Tensor of shape (L,)
         Label y of each pair.
     item : Tensor of shape (L,)
-        Position of each pair's item in the batch.
+        For each pair, the position of its item in the batch.
     basis : Tensor of shape (M, K)
         Permutations, as returned by `permutation_basis`.
     n_items : int

@@ -11,7 +11,7 @@ from torch import Tensor
 from crowdfuse.functional.segments import scatter_sum
 
 MIN_CLASSES_FOR_ROWS_FIRST = 16
-"""With fewer classes, torch's softmax over the last dimension is several times slower than over another one."""
+"""If there are fewer classes, torch's softmax over the last dimension is several times slower than over another."""
 
 
 def label_log_probabilities(log_confusions: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def mixture_log_likelihood(
         Logarithms of one confusion matrix A_r per annotator. `A_r[k, y]` is the probability that annotator r gives
         label y to an item of class k, so rows sum to 1.
     item : Tensor of shape (L,)
-        Position of each label's item in the batch.
+        For each label, the position of its item in the batch.
     annotator : Tensor of shape (L,)
         Annotator of each label.
     label : Tensor of shape (L,)
@@ -119,8 +119,8 @@ def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, 
 class _RowwiseMixture(torch.autograd.Function):
     """`rowwise_mixture_log_likelihood` with its gradient.
 
-    With few classes the dimension of the rows is moved last, which takes torch a third of the time. `k` and `c` are the
-    dimensions of the true class and of the label.
+    If there are few classes, the dimension of the rows is moved last, because torch then takes a third of the time. `k`
+    and `c` are the dimensions of the true class and of the label.
     """
 
     @staticmethod
@@ -157,15 +157,15 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
     In the annotator model, the annotator gives the true class with probability g and each of the K - 1 other labels
     with probability `(1 - g) / (K - 1)`. Given the probabilities q of the annotator's labels, the best g for class k is
     q_k, and the expected log-likelihood of a label is `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. This value is
-    high if q_k is large. It is also high if q_k is far below 1 / K, with a small g: an annotator who guesses gives
-    label k as often as any other label, so an annotator who avoids label k must recognize the class.
+    high if q_k is large. It is also high if q_k is far below 1 / K (g is then small). The reason: an annotator who
+    guesses gives label k as often as any other label, so an annotator who avoids label k must recognize the class.
 
     Parameters
     ----------
     label_probabilities : Tensor of shape (..., K)
         Probabilities q of the labels that the annotator would give.
     above_chance : bool
-        Whether to require g >= 1 / K, so that only a large q_k is evidence for class k.
+        Whether to require g >= 1 / K. If True, only a large q_k is evidence for class k.
 
     Returns
     -------
@@ -189,9 +189,9 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
 def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tensor:
     """Return the posterior `q_n(k)`, proportional to `prior_n(k) prod_r A_r[k, y_nr]`.
 
-    Here n is the item, r an annotator who labelled it, y_nr that label, and k a class. `A_r[k, y]` is the probability
-    that annotator r gives label y to an item of class k. The posterior is computed in logarithms, because the product
-    over many labels would underflow.
+    Here n is the item, r is an annotator who labelled it, y_nr is the label that r gave, and k is a class. `A_r[k, y]`
+    is the probability that annotator r gives label y to an item of class k. The posterior is computed in logarithms,
+    because the product over many labels would underflow.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tenso
     log_likelihoods : Tensor of shape (L, K)
         `log A_r[k, y]` of each label and class, as returned by `label_log_probabilities`.
     item : Tensor of shape (L,)
-        Position of each label's item in the batch.
+        For each label, the position of its item in the batch.
 
     Returns
     -------

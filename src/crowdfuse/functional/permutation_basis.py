@@ -27,10 +27,11 @@ def permutation_basis(
     n_classes : int
         Number of classes K, at least 2.
     n_bases : int
-        Number of permutations to return, at least 1. If fewer exist, all are returned.
+        Number of permutations to return, at least 1. If there are fewer permutations, all are returned.
     kind : {"random", "latin"}, default="random"
-        "random" draws permutations uniformly without repetition, as in the paper. "latin" uses shuffled cyclic shifts,
-        so that with M >= K, some permutation maps any given label to any given class.
+        "random": permutations are drawn uniformly without repetition, as in the paper. "latin": the permutations are
+        shuffled cyclic shifts. If M >= K, for every label and class there is then a permutation that maps the label to
+        the class.
     seed : int, default=0
         Seed of the draw.
 

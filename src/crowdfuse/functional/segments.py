@@ -14,7 +14,7 @@ def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
     values : Tensor of shape (L, ...)
         One row per pair (item, annotator).
     item : Tensor of shape (L,)
-        Position of each pair's item in the batch.
+        For each pair, the position of its item in the batch.
     n_items : int
         Number of items B.
 
@@ -34,14 +34,14 @@ def scatter_sum(values: Tensor, item: Tensor, n_items: int) -> Tensor:
 def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
     """Turn scores into weights by a softmax over the pairs (item, annotator) of each item.
 
-    Annotators who did not label the item have no pair, and so no weight.
+    Annotators who did not label the item have no pair, so they get no weight.
 
     Parameters
     ----------
     scores : Tensor of shape (L,)
         Score of each pair. If all scores of an item are minus infinity, all its weights are 0.
     item : Tensor of shape (L,)
-        Position of each pair's item in the batch.
+        For each pair, the position of its item in the batch.
     n_items : int
         Number of items B.
 
@@ -69,7 +69,7 @@ def vote_shares(label: Tensor, item: Tensor, n_items: int, n_classes: int) -> Te
     label : Tensor of shape (L,)
         Class of each label.
     item : Tensor of shape (L,)
-        Position of each pair's item in the batch.
+        For each pair, the position of its item in the batch.
     n_items : int
         Number of items B.
     n_classes : int

@@ -12,14 +12,14 @@ from crowdfuse.nets.annotator_tables import PerAnnotator, extend_tables, take_ro
 from crowdfuse.nets.mlp import dense_layers, mlp
 
 MAX_DENSE_CELLS_PER_PAIR = 16
-"""Up to this ratio of (items x annotators) to pairs, computing all combinations in one dense product is faster."""
+"""If (items x annotators) / pairs is at most this, computing all combinations in one dense product is faster."""
 
 
 class AnnotatorHead(PerAnnotator):
     """An MLP on the item's features, with shared hidden layers and one output layer per annotator.
 
-    The outputs equal those of one MLP with R x `n_out` outputs, but only the outputs of the requested pairs (item,
-    annotator) are computed. Cost and memory grow with the number of pairs.
+    An MLP with R x `n_out` outputs would give the same results. Here only the outputs of the requested pairs (item,
+    annotator) are computed, so cost and memory grow with the number of pairs.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class AnnotatorHead(PerAnnotator):
         features : Tensor of shape (B, n_features)
             Features of the items.
         item : Tensor of shape (L,)
-            Position of each pair's item in `features`.
+            For each pair, the position of its item in `features`.
         annotator : Tensor of shape (L,)
             Annotator of each pair.
 
@@ -66,7 +66,7 @@ class AnnotatorHead(PerAnnotator):
         return self.last.for_pairs(h.index_select(0, item), annotator)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators whose output layer is the mean of the existing ones.
+        """Append `count` annotators. Their output layer is the mean of the existing output layers.
 
         Parameters
         ----------
@@ -79,7 +79,8 @@ class AnnotatorHead(PerAnnotator):
 class SeparateHeads(PerAnnotator):
     """One MLP per annotator with no shared parameters, as in the paper; suited to few annotators.
 
-    Every annotator's network runs on every item of the batch, so cost and memory grow with items x annotators.
+    Every annotator's network runs on every item of the batch, so cost and memory grow with the number of items times
+    the number of annotators.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class SeparateHeads(PerAnnotator):
         features : Tensor of shape (B, n_features)
             Features of the items.
         item : Tensor of shape (L,)
-            Position of each pair's item in `features`.
+            For each pair, the position of its item in `features`.
         annotator : Tensor of shape (L,)
             Annotator of each pair.
 
@@ -130,7 +131,7 @@ class SeparateHeads(PerAnnotator):
         return _select_pairs(outputs, item, annotator)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators whose output is the mean output of all networks.
+        """Append `count` annotators. Their output is the mean output of all networks.
 
         The outputs are averaged instead of the weights, because averaging the weights of several networks does not give
         a useful network.
@@ -237,7 +238,7 @@ class EmbeddedHead(nn.Module):
         features : Tensor of shape (B, n_features)
             Features of the items.
         item : Tensor of shape (L,)
-            Position of each pair's item in `features`.
+            For each pair, the position of its item in `features`.
         annotator : Tensor of shape (L,)
             Annotator of each pair.
 

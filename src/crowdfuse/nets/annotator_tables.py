@@ -11,9 +11,9 @@ MAX_DENSE_GRADIENT_ROWS = 100  # up to this many rows, a dense gradient of the w
 
 
 def take_rows(table: Tensor, rows: Tensor) -> Tensor:
-    """Return `table[rows]` with a sparse gradient if the table is long.
+    """Return `table[rows]`, with a sparse gradient if the table has more than 100 rows.
 
-    For tables of more than 100 rows, time and memory of the backward pass depend on `len(rows)` but not on R.
+    In that case, time and memory of the backward pass depend on `len(rows)` but not on R.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ def take_rows(table: Tensor, rows: Tensor) -> Tensor:
 
 
 def active_annotators(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Tensor]:
-    """Return the annotators who gave the labels of a batch, and each label's position in this list.
+    """Return the annotators who gave the labels of a batch, and for each label the position of its annotator.
 
-    With up to 100 annotators, all annotators are returned, because selecting some would take longer.
+    If there are at most 100 annotators, all annotators are returned, because selecting some would take longer.
 
     Parameters
     ----------
@@ -123,7 +123,8 @@ def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None
 class PerAnnotator(nn.Module):
     """Base class of modules with parameters or buffers per annotator.
 
-    `Method.add_annotators` calls `add_annotators` on every module of a method that has this base class.
+    A module that inherits from this class must define `add_annotators`. `Method.add_annotators` calls it for each such
+    module.
     """
 
     def add_annotators(self, count: int) -> None:

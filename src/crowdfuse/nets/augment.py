@@ -1,7 +1,7 @@
 """Random crops and flips of a whole batch of images, on the device of the batch.
 
-Images are changed in training mode only. Random numbers come from torch's generator of the device, which the training
-loop seeds at every step, so a training that is stopped and resumed sees the same crops.
+Images are changed in training mode only. Random numbers come from torch's generator of the device. The training loop
+seeds this generator at every step, so the crops are the same if training is stopped and resumed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
     Parameters
     ----------
     name : {"crop-flip", "resized-crop-flip"} or None
-        "crop-flip" gives `CropAndFlip`, "resized-crop-flip" gives `RandomResizedCropAndFlip`, None gives no
-        augmentation.
+        "crop-flip": `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip`. None: no augmentation.
     shape : tuple of int
         Shape of one input: (C, H, W), or (H, W) for "crop-flip".
 
@@ -56,8 +55,8 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
 class CropAndFlip(nn.Module):
     """Shift each image by up to `padding` pixels and mirror it with probability 1/2, as is usual for CIFAR.
 
-    Images have the shape (N, C, H, W) or (N, H, W) and any dtype. Pixels that are shifted in from outside the image are
-    0. In evaluation mode the images are returned unchanged.
+    Images have the shape (N, C, H, W) or (N, H, W) and any dtype. After a shift, the empty pixels are 0. In evaluation
+    mode the images are returned unchanged.
 
     Parameters
     ----------

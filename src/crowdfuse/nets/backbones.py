@@ -15,10 +15,10 @@ from crowdfuse.nets.mlp import dense_layers
 from crowdfuse.nets.resnet import ResNet18, resnet_stem
 
 Backbone = str | nn.Module | Callable[[], nn.Module]
-"""The name of a built-in backbone, a module (which is copied), or a function that returns a module."""
+"""Either the name of a built-in backbone, a module (which is copied), or a function that returns a module."""
 
 BACKBONE_NAMES = ("auto", "mlp", "lenet", "resnet18", "identity")
-LENET_MIN_SIDE_PIXELS = 16  # smaller images leave nothing after both convolutions
+LENET_MIN_SIDE_PIXELS = 16  # smaller images would be empty after both convolutions
 DEFAULT_HEAD_HIDDEN = (128,)  # widths of a head's hidden layers on ResNet-18 and on a backbone of the user
 
 
@@ -55,12 +55,13 @@ def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ..
     Parameters
     ----------
     backbone : str, nn.Module or callable
-        "auto" (an MLP for feature rows, LeNet for images), "mlp", "lenet", "resnet18" or "identity"; or a module,
+        "auto" ("mlp" for rows of numbers, "lenet" for images), "mlp", "lenet", "resnet18" or "identity"; a module,
         which is copied; or a function without arguments that returns a module.
     shape : tuple of int
         Shape of one input: (D,), (H, W) or (C, H, W) for the named backbones.
     hidden : tuple of int
-        Widths of the hidden layers: of the backbone for "mlp", of the heads for "identity". Other backbones ignore it.
+        If the backbone is "mlp", widths of its hidden layers. If it is "identity", widths of the hidden layers of the
+        heads. Not used by other backbones.
     dropout : float
         Dropout probability after each hidden layer of "mlp".
 

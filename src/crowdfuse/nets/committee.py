@@ -45,10 +45,10 @@ class Committee(nn.Module):
 
 
 class StackedMLPs(nn.Module):
-    """MLPs that are evaluated together: the same function as `Committee`, as one batched product per layer.
+    """MLPs that are evaluated together, with one batched product per layer. The outputs are the same as of `Committee`.
 
-    For small networks this takes a fraction of the time, because a step costs one call per layer for all of them. In
-    training, dropout uses the same mask for all networks.
+    Small networks then take a fraction of the time, because there is one call per layer for all networks. In training,
+    dropout uses the same mask for all networks.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class StackedMLPs(nn.Module):
         return h
 
     def _evaluate(self, h: Tensor, index: int) -> Tensor:
-        """Return the outputs of one network; unlike in a batched product, they do not depend on the order of rows."""
+        """Return the outputs of one network. They do not depend on the order of rows, unlike in a batched product."""
         for number, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             h = linear(h.relu() if number else h, weight[index], bias[index])
         return h
@@ -120,7 +120,8 @@ def is_plain_mlp(network: nn.Module) -> bool:
     Returns
     -------
     is_plain : bool
-        Whether it consists of linear layers with biases, each but the last followed by ReLU and dropout of one rate.
+        True if the network consists of linear layers with biases, and every layer except the last is followed by ReLU
+        and dropout with the same rate.
 
     Examples
     --------

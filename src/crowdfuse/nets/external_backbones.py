@@ -1,7 +1,7 @@
-"""Backbones from outside the library: anything Python can import, and trusted `.pt2` files.
+"""Backbones from outside the library: anything that Python can import, and trusted `.pt2` files.
 
-Loading either can run arbitrary code. This is well known for imports but not for `.pt2` files, so loading a `.pt2` file
-must be allowed explicitly.
+Both can run arbitrary code when they are loaded. Users know this for imports but not for `.pt2` files, so loading a
+`.pt2` file must be allowed explicitly.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def load_backbone(
     Parameters
     ----------
     name : str
-        "module:callable", where the object is an `nn.Module` or a function that returns one; or a path to a `.pt2`
-        file.
+        Either an import path "module:callable" of an `nn.Module` or of a function that returns one, or the path of a
+        `.pt2` file.
     arguments : mapping of str to value, optional
         Keyword arguments for the function.
     trust_model : bool, default=False
-        Allow loading a `.pt2` file, which can run code hidden in it.
+        Whether to allow loading a `.pt2` file. Loading such a file can run code hidden in it.
     role : str, default="backbone"
-        Word for the network in error messages.
+        What error messages call the network.
 
     Returns
     -------
@@ -69,8 +69,8 @@ def load_backbone(
         raise ValueError(f"{role} {name}: {suffix} files hold weights but no network. {_function_hint(name)}")
     if trust_model:
         raise ValueError(
-            f"--trust-model (trust_model=True) is for {EXPORTED_SUFFIX} files, and {name} is not one; "
-            "leave out --trust-model"
+            f"--trust-model (trust_model=True) can be used only with {EXPORTED_SUFFIX} files, but {name} is not such a "
+            "file; leave out --trust-model"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -78,21 +78,21 @@ def load_backbone(
 
 
 def _function_hint(name: str) -> str:
-    """Return the advice to name a function that builds the network and loads the file."""
+    """Return the advice to write a function that builds the network and loads the file."""
     return (
-        "Write a function that builds the network and loads its weights, and name that function: if `net` in mynets.py "
-        f"returns an nn.Module with the weights of {Path(name).name}, pass mynets:net"
+        "Write a function that builds the network and loads its weights, and pass the import path of this function. "
+        f"If `net` in mynets.py returns an nn.Module with the weights of {Path(name).name}, pass mynets:net"
     )
 
 
 def _load_exported(path: Path, arguments: Mapping[str, Any], trust_model: bool, role: str) -> nn.Module:
     """Return the module in a `.pt2` file."""
     if not path.is_file():
-        raise FileNotFoundError(f"{role} {path}: no such file; check the path")
+        raise FileNotFoundError(f"{role} {path}: there is no such file; check the path")
     if not trust_model:
         raise ValueError(
-            f"{role} {path}: loading a {EXPORTED_SUFFIX} file can run code hidden in it. If you made it yourself, or "
-            "would run its author's code, pass --trust-model (trust_model=True)"
+            f"{role} {path}: loading a {EXPORTED_SUFFIX} file can run code hidden in it. If you made the file, "
+            "or trust its author, pass --trust-model (trust_model=True)"
         )
     if arguments:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Import objects that users name as `module:name`. Importing a module runs its code."""
+"""Import objects by an import path of the form `module:name`. Importing a module runs its code."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from crowdfuse.checks.choices import did_you_mean
 
 
 def import_named(name: str, role: str) -> Any:
-    """Import the object with the name `module:name`. The current folder is searched first.
+    """Import the object with the import path `module:name`. The current folder is searched first.
 
     Parameters
     ----------
     name : str
-        Module and object, such as "mynets:resnet50"; the object may be an attribute of another one, such as
+        Module and object, such as "mynets:resnet50". The object may be an attribute of another object, such as
         "mynets:Nets.small".
     role : str
         What error messages call the object, such as "backbone".
@@ -49,7 +49,7 @@ def import_named(name: str, role: str) -> Any:
         as_module = Path(module_name.replace("\\", "/")).with_suffix("")
         raise ValueError(
             f"{role} {name!r}: the part before the colon must be a module, not a file; write {as_module.name}:{path}, "
-            f"and start from the folder that contains {as_module.name}.py"
+            f"and start Python in the folder that contains {as_module.name}.py"
         )
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as python -m does, for the user's own modules
@@ -81,7 +81,7 @@ def _import_module(module_name: str, subject: str) -> Any:
         missing = error.name or module_name
         if module_name == missing or module_name.startswith(f"{missing}."):
             raise ValueError(
-                f"{subject}: there is no module {missing!r}; install it, or start from the folder that contains it"
+                f"{subject}: there is no module {missing!r}; install it, or start Python in the folder that contains it"
             ) from error
         raise ValueError(f"{subject}: {module_name} needs the module {missing!r}, which is not installed") from error
     except Exception as error:  # importing runs any code

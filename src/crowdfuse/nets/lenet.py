@@ -14,7 +14,7 @@ FEATURE_MAP_SIDE = 4  # height and width of the last feature map
 class LeNet(nn.Module):
     """The convolutional part of LeNet, with 256 features per image.
 
-    The paper uses 28 x 28 images; for other sizes the last feature map is averaged down to 4 x 4.
+    The paper uses 28 x 28 images. For images of other sizes, the last feature map is averaged down to 4 x 4.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class _NormPool(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """Return the gradient of the maps, including that through mean and variance."""
+        """Return the gradient of the maps, including the part that flows through mean and variance."""
         gradient, (centred, out, scale) = gradients[0], ctx.saved_tensors
         count = centred.numel() // centred.shape[1]
         # mean and variance depend on all values of a channel

@@ -18,7 +18,7 @@ STAGE_WIDTHS = (64, 128, 256, 512)  # channels of the four stages
 class ResNet18(nn.Module):
     """ResNet-18 without its last layer, with 512 features per image.
 
-    With `stem="large"`, torchvision's weights can be loaded, except those of its last layer:
+    If `stem` is "large", torchvision's weights can be loaded, except the weights of the last layer:
     `net.load_state_dict({name: w for name, w in weights.items() if not name.startswith("fc.")})`.
 
     Parameters
@@ -26,8 +26,8 @@ class ResNet18(nn.Module):
     channels : int, default=3
         Number of channels of the images.
     stem : {"small", "large"}, default="small"
-        "small" begins with one 3x3 convolution that keeps the size, as is usual for CIFAR. "large" begins with a 7x7
-        convolution of stride 2 and max-pooling, as for ImageNet. `resnet_stem` chooses by image size.
+        First layers of the network. "small": one 3x3 convolution that keeps the size, as is usual for CIFAR. "large": a
+        7x7 convolution of stride 2 and max-pooling, as for ImageNet. `resnet_stem` returns the stem for an image size.
 
     References
     ----------

@@ -13,15 +13,15 @@ from crowdfuse.io.inputs import Inputs
 
 MAX_ROWS_READ = 4096  # rows used for the statistics if inputs are read from files
 MAX_BLOCK_ROWS = 4096  # rows read at a time from inputs in memory
-MAX_BLOCK_VALUES = 1 << 24  # fewer rows if they are wide, such as the rows of a sparse matrix
+MAX_BLOCK_VALUES = 1 << 24  # values read at a time; if rows are wide, fewer rows are read
 FILE_BLOCK_ROWS = 64  # rows from files are large
 
 
 class Standardize(nn.Module):
     """Map inputs x to `(x - mean) / scale`.
 
-    There is one mean and scale per feature for rows, one per channel for images (C, H, W), and a single mean and scale
-    for inputs of any other shape. Until `measure` is called, inputs are returned unchanged.
+    Rows of numbers have one mean and scale per feature. Images (C, H, W) have one mean and scale per channel. Inputs of
+    any other shape have a single mean and scale. Until `measure` is called, inputs are returned unchanged.
 
     Parameters
     ----------

@@ -19,8 +19,8 @@ def split_into_batches(order: NDArray[np.int64], batch_size: int) -> list[NDArra
     Returns
     -------
     batches : list of ndarray
-        All have `batch_size` rows except the last, which has the remaining ones. A single remaining row joins the
-        batch before it, because batch norm needs at least two rows.
+        All batches have `batch_size` rows, except the last batch, which has the remaining rows. If a single row
+        remains, it joins the previous batch, because batch norm needs at least two rows.
 
     Examples
     --------
@@ -39,8 +39,8 @@ def rows_of_rank(batch: NDArray[np.int64], rank: int, world_size: int) -> tuple[
 
     Batch norm needs at least two rows per process, so a small batch may have fewer parts than there are processes. A
     process without a part computes the whole batch with weight 0. It cannot skip the batch, because every process must
-    take part in every collective operation. Computing the whole batch keeps statistics over all processes equal to
-    those of the batch.
+    take part in every collective operation. It computes the whole batch, so that statistics over all processes equal
+    the statistics of the batch.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""The state of an unfinished training in one file: tensors as safetensors, the rest as JSON in its header.
+"""Checkpoints: the state of unfinished training in one safetensors file, with everything but tensors in its header.
 
 The file is written under another name and then renamed. So if the process is killed, the folder holds the old or the
-new file, never a damaged one.
+new file, never a damaged file.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ TENSOR_FIELDS = ("best_weights", "best_values")  # fields of TrainingState that 
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """Where to store the state of the training, and which training it belongs to.
+    """The folder for checkpoints, and the settings and data that the checkpoints belong to.
 
     Parameters
     ----------
     folder : Path
         Folder of the checkpoint file.
     identity : dict
-        Settings and hashes of the data, as JSON-compatible values. A checkpoint with another identity is refused.
+        Settings and hashes of the data, as JSON-compatible values. Resuming from a checkpoint with another identity
+        raises an error.
     """
 
     folder: Path
@@ -46,7 +47,7 @@ class Checkpointing:
 
 @dataclass
 class TrainingState:
-    """The state of a training. Together with seed, settings and data, it determines all later results exactly.
+    """The state of training. Together with seed, settings and data, it determines all later results exactly.
 
     Attributes
     ----------
@@ -57,11 +58,11 @@ class TrainingState:
     n_batches_done : int, default=0
         Finished batches of the current epoch.
     seconds : float, default=0.0
-        Time spent on the training, at the last checkpoint or the start of the current phase.
+        Seconds of training up to the last checkpoint or the start of the current phase.
     phase_start_seconds : float, default=0.0
-        Time spent on the training before the current phase.
+        Seconds of training before the current phase.
     phase_epochs : list of int or None, default=None
-        Epochs of each phase if the time limit has shortened the plan; None: as planned.
+        Number of epochs of each phase, if the time limit has shortened the plan. None: the plan is unchanged.
     epoch_total, epoch_count : float, default=0.0
         Sum of the losses of the current epoch, and sum of the weights of its items.
     history : list of dict
@@ -125,12 +126,12 @@ def save_checkpoint(checkpointing: Checkpointing, state: TrainingState, method: 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stored training: `state` is read first, the rest is restored once the optimizer exists.
+    """A stored state of training. `state` is read first; everything else is restored when the optimizer exists.
 
     Attributes
     ----------
     state : TrainingState
-        Where the training stopped.
+        State in which training stopped.
     tensors : dict of str to Tensor
         All stored tensors.
     scalars : dict of str to dict
@@ -176,7 +177,7 @@ def find_checkpoint(checkpointing: Checkpointing) -> Checkpoint | None:
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Tensors and header of a checkpoint file."""
+    """Return the tensors and the header of a checkpoint file."""
     try:
         with safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})
@@ -198,13 +199,13 @@ def _refuse_other_training(stored: dict[str, Any], current: dict[str, Any], path
     ]
     if changes:
         raise ValueError(
-            f"{path} belongs to another training: {'; '.join(changes)}. "
-            "Use those settings and data again, or another checkpoint folder"
+            f"{path} belongs to a training run with other settings or data: {'; '.join(changes)}. "
+            "Use the earlier settings and data again, or choose another checkpoint folder"
         )
 
 
 def _with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose name starts with the prefix, without it."""
+    """Return the tensors whose name starts with the prefix; the prefix is removed from the names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 

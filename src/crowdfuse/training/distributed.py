@@ -1,7 +1,7 @@
 """Several processes that train one model: their numbers (ranks), and how an error in one becomes an error in all.
 
-torchrun starts the processes and describes them in environment variables; processes that are started here get the same
-variables. With a single process these functions do nothing and do not import torch.
+torchrun starts the processes and describes them in environment variables. Processes that are started here get the same
+variables. If there is a single process, these functions do nothing and do not import torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
-PROCESS_GROUP_TIMEOUT = timedelta(hours=6)  # a process may wait long while another one reads or evaluates
+PROCESS_GROUP_TIMEOUT = timedelta(hours=6)  # a process may wait long while another process reads or evaluates
 LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")  # environment variables that torchrun sets
 
 
@@ -127,7 +127,8 @@ def raise_in_all_processes() -> Iterator[None]:
     Raises
     ------
     AllProcessesError
-        With the message of the lowest rank that failed. In a single process the original error passes through.
+        If a process failed. The message is the message of the lowest rank that failed. If there is only one process,
+        the original error is raised instead.
 
     Examples
     --------
@@ -152,7 +153,8 @@ def raise_in_all_processes() -> Iterator[None]:
 def is_reported_by_rank_zero(error: Exception) -> bool:
     """Return whether rank 0 reports this error, so that this process does not have to.
 
-    If so, this function waits until rank 0 has reported it, because torchrun stops all processes as soon as one ends.
+    If it does, this function waits until rank 0 has reported the error, because torchrun stops all processes as soon as
+    one process ends.
 
     Parameters
     ----------
@@ -196,13 +198,14 @@ def raise_if_process_lost() -> Iterator[None]:
         if not isinstance(error, DistError) and "gloo" not in str(error):
             raise
         raise LostProcessError(
-            "another process of the training has ended, so this one ends too. With a checkpoint folder, the same "
-            "training resumes from the last checkpoint (crowdfuse fit --resume RUN)"
+            "another process of this training run stopped, so this process stops as well. If you set a checkpoint "
+            "folder, run the same fit again: it continues from the last checkpoint (on the command line: crowdfuse fit "
+            "--resume RUN_FOLDER)"
         ) from error
 
 
 def _has_other_processes() -> bool:
-    """Whether there are other processes; connects with them on the first call."""
+    """Return whether there are other processes; the first call connects with them."""
     if launched_processes() in (None, (1, 1)):
         return False
     import torch

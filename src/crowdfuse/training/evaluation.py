@@ -16,7 +16,7 @@ from crowdfuse.training.prediction import predict_logits, predict_logits_distrib
 
 
 class NetworkEvaluator:
-    """Predictions and label scores of the network in its current state; the same in every process.
+    """Predictions and label scores of the network in its current state. The results are the same in every process.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class NetworkEvaluator:
     fabric : Fabric
         Processes and devices.
     batch_size : int
-        Batch size of the training; evaluation uses at least 256 rows per block.
+        Batch size used in training. Evaluation uses at least 256 rows per block.
     """
 
     def __init__(self, method: Method, training_inputs: Inputs, fabric: Fabric, batch_size: int) -> None:

@@ -1,4 +1,4 @@
-"""The processes of a training: started by torchrun, started here, or only this one."""
+"""The processes that train together: started by torchrun, started here, or only this process."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def make_fabric(recipe: Recipe) -> Fabric:
 
 
 def starts_processes(recipe: Recipe) -> bool:
-    """Return whether the training starts several processes: more than one device, and not started by torchrun."""
+    """Return whether training starts several processes: more than one device, and not started by torchrun."""
     return recipe.devices > 1 and launched_processes() is None
 
 
@@ -73,16 +73,16 @@ def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
     Returns
     -------
     result : object
-        What `run` returned in rank 0.
+        Return value of `run` in rank 0.
 
     Raises
     ------
     ValueError
-        If `run` raised a ValueError or an OSError in a process. The message is that of the original error.
+        If `run` raised a ValueError or an OSError in a process. The message is the message of the original error.
     ChildProcessError
         If a process died.
     """
-    # all processes receive Ctrl-C: the started ones end by themselves, and this one waits for them
+    # all processes receive Ctrl-C: the started processes end by themselves, and this process waits for them
     with tempfile.TemporaryDirectory() as name, ignore_sigint():
         folder = Path(name)
         try:
@@ -93,15 +93,15 @@ def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
             if not isinstance(error, ProcessExitedException):
                 raise
             raise ChildProcessError(
-                f"a process of the training died, and the others were stopped: {error.msg.strip()}. "
-                "If it ran out of memory, use fewer devices. With a checkpoint folder, the same training resumes from "
-                "the last checkpoint"
+                f"a training process died, and all other processes were stopped: {error.msg.strip()}. "
+                "If it ran out of memory, use fewer devices. If you set a checkpoint folder, run the same fit again: "
+                "it continues from the last checkpoint"
             ) from error
     return result
 
 
 def _run(fabric: Fabric, run: Callable[[Fabric], Result], folder: Path, n_threads: int) -> Result:
-    """The result of `run` in a process that was started here; errors are written to a file in `folder`."""
+    """Return the result of `run` in a process that was started here; errors are written to a file in `folder`."""
     torch.set_num_threads(n_threads)
     os.environ |= {"RANK": str(fabric.global_rank), "WORLD_SIZE": str(fabric.world_size)}  # as torchrun sets them
     try:
@@ -117,15 +117,15 @@ def _run(fabric: Fabric, run: Callable[[Fabric], Result], folder: Path, n_thread
 
 
 def broadcast_from_rank_zero(tensors: Iterable[Tensor]) -> None:
-    """Overwrite the tensors of all processes with those of rank 0."""
+    """Overwrite the tensors of all processes with the tensors of rank 0."""
     for tensor in tensors:
         torch.distributed.broadcast(tensor.detach(), 0)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Sum the gradients over all processes, in place; a gradient that no process has stays None."""
+    """Sum the gradients over all processes, in place. If no process has a gradient, it stays None."""
     learnable = [parameter for parameter in parameters if parameter.requires_grad]
-    # per parameter: how many processes have a gradient, and how many have a sparse one
+    # per parameter: how many processes have a gradient, and how many of these gradients are sparse
     counts = learnable[0].new_tensor([[p.grad is not None, p.grad is not None and p.grad.is_sparse] for p in learnable])
     torch.distributed.all_reduce(counts)
     flat_parts = [_flatten(p, bool(n_sparse)) for p, (_, n_sparse) in zip(learnable, counts.tolist(), strict=True)]
@@ -147,7 +147,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def _flatten(parameter: nn.Parameter, is_sparse: bool) -> Tensor:
-    """A gradient as one vector; a sparse one is followed by a 1 for each row of the table that it contains."""
+    """Return a gradient as one vector. A sparse gradient is followed by one number per row of the table: 1 if used."""
     gradient = parameter.grad
     dense = torch.zeros_like(parameter) if gradient is None else gradient.to_dense() if is_sparse else gradient
     if not is_sparse:
@@ -159,6 +159,6 @@ def _flatten(parameter: nn.Parameter, is_sparse: bool) -> Tensor:
 
 
 def synchronize_batch_norm(method: nn.Module, device: torch.device, world_size: int) -> None:
-    """Let batch norm use statistics over all processes; only on GPUs, since torch supports it only there."""
+    """Let batch norm use statistics over all processes. This is done only on GPUs, because torch requires it."""
     if world_size > 1 and device.type == "cuda":
         nn.SyncBatchNorm.convert_sync_batchnorm(method)

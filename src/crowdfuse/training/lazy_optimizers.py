@@ -18,7 +18,7 @@ class _Lazy(Optimizer):
     """Applies the sparse gradients row by row, removes them, and then takes torch's own step."""
 
     def step(self, closure: Any = None) -> Any:
-        """Take one step; the arguments are those of torch's optimizers."""
+        """Take one step; the arguments are the same as in torch's optimizers."""
         with torch.no_grad():
             for group in self.param_groups:
                 for table in group["params"]:
@@ -34,11 +34,11 @@ class _Lazy(Optimizer):
 
 
 class LazySGD(_Lazy, SGD):
-    """SGD with momentum and weight decay; parameters are those of `torch.optim.SGD`."""
+    """SGD with momentum and weight decay. It takes the parameters of `torch.optim.SGD`."""
 
     def step(self, closure: Any = None) -> Any:
-        """Take one step; the arguments are those of torch's optimizers."""
-        # torch's fused step needs the momentum of all parameters or of none; one that is trained late has none yet
+        """Take one step; the arguments are the same as in torch's optimizers."""
+        # torch's fused step needs the momentum of all parameters or of none; a parameter trained late has none yet
         for group in self.param_groups:
             for values in group["params"] if group["momentum"] else ():
                 if values.grad is not None and self.state[values].get("momentum_buffer") is None:
@@ -55,14 +55,14 @@ class LazySGD(_Lazy, SGD):
 
 
 class LazyAdam(_Lazy, Adam):
-    """Adam, with weight decay in the gradient; parameters are those of `torch.optim.Adam`."""
+    """Adam, with weight decay in the gradient. It takes the parameters of `torch.optim.Adam`."""
 
     def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
         _adam_rows(self.state[table], group, table, rows, gradient + group["weight_decay"] * table[rows])
 
 
 class LazyAdamW(_Lazy, AdamW):
-    """AdamW, with weight decay apart from the gradient; parameters are those of `torch.optim.AdamW`."""
+    """AdamW, with weight decay apart from the gradient. It takes the parameters of `torch.optim.AdamW`."""
 
     def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
         table[rows] = table[rows] * (1 - group["lr"] * group["weight_decay"])

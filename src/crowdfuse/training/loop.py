@@ -1,7 +1,7 @@
 """The training loop of all methods: phases, epochs, steps, validation, checkpoints, several processes.
 
-All random numbers are determined by the seed, the epoch and the step, so a training that was stopped and resumed takes
-the same steps as an uninterrupted one.
+All random numbers are determined by the seed, the epoch and the step. So if training is stopped and resumed, it takes
+the same steps as uninterrupted training.
 """
 
 from __future__ import annotations
@@ -56,33 +56,34 @@ from crowdfuse.training.seeding import seed_generators, step_seed
 from crowdfuse.training.validation import Validation
 
 CHECKPOINT_SECONDS = 600.0  # time between two checkpoints within an epoch
-MAX_EPOCH_CHECKPOINTS = 100  # at the ends of epochs; with more epochs, not every one is followed by a checkpoint
-MIN_STEPS_PER_EPOCH = 50  # if the number of epochs is not given: an epoch then consists of several passes
+MAX_EPOCH_CHECKPOINTS = 100  # checkpoints at the ends of epochs; if there are more epochs, some have no checkpoint
+MIN_STEPS_PER_EPOCH = 50  # if the number of epochs is not given; an epoch may then consist of several passes
 
 
 class DivergedError(AllProcessesError):
-    """The loss became NaN or infinite. The message names epoch and step, and says what to change."""
+    """The loss became NaN or infinite. The error message gives epoch and step, and says what to change."""
 
 
 class UnfitDataError(ValueError):
-    """The method cannot learn from this data with any settings. The message names methods that can."""
+    """The method cannot learn from this data, whatever its settings. The error message lists methods that can."""
 
 
 @dataclass
 class TrainingResult:
-    """The outcome of a training.
+    """The result of training.
 
     Attributes
     ----------
     weights : dict of str to Tensor
-        The weights on the CPU: with validation those of the best epoch, otherwise those of the last epoch.
+        The weights of the best epoch if there was validation, otherwise the weights of the last epoch. On the CPU.
     history : list of dict
-        One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has phases. Validation adds
-        `validation_accuracy` or `held_out_log_likelihood`, and `failed_checks` if there are any.
+        One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has several phases. If there
+        was validation, also `validation_accuracy` or `held_out_log_likelihood`. If the epoch failed sanity checks, also
+        `failed_checks`.
     best_epoch : int or None
-        The epoch that validation chose, counted from 1; None without validation.
+        The epoch that validation chose, counted from 1. None if there was no validation.
     n_epochs : int
-        Planned epochs over all phases, before the time limit shortened the plan.
+        Planned number of epochs over all phases, before the time limit shortened the plan.
     cut_short : bool, default=False
         Whether the time limit shortened the training.
     interrupted : bool, default=False
@@ -110,10 +111,12 @@ def train(
 ) -> TrainingResult:
     """Train a method and return its weights.
 
-    A method with phases runs them one after the other. Validation chooses an epoch of the last phase, unless
-    `Phase.selection` of a phase says otherwise. Ctrl-C ends the training and returns the result so far. With a time
-    limit, the plan is shortened after an epoch if the rest would take too long; the learning-rate schedule then runs
-    over the shortened phase. A plan that fits into the limit is not changed.
+    If a method has several phases, they are trained one after the other. Validation chooses an epoch of the last phase,
+    unless `Phase.selection` of a phase says otherwise. Ctrl-C ends training and returns the result so far.
+
+    If there is a time limit, the plan is checked after every epoch. If the remaining epochs would take too long, the
+    current phase is shortened, and the learning-rate schedule is adapted to its new length. A plan that fits into the
+    limit is not changed.
 
     Parameters
     ----------
@@ -124,14 +127,14 @@ def train(
     recipe : Recipe
         Optimizer, schedule, sizes, device and seed.
     validation : Validation or None, default=None
-        Data used to choose the epoch. None: the last epoch is kept.
+        Data used to choose the best epoch. None: the last epoch is kept.
     checkpointing : Checkpointing or None, default=None
-        Where to store the state of the training. If a state is already stored there, training resumes from it. None:
-        nothing is stored.
+        Where to store checkpoints. If a checkpoint is already stored there, training resumes from it. None: nothing is
+        stored.
     verbose : int, default=0
         0 shows nothing, 1 shows progress on standard error.
     title : str, default="training"
-        Name of the training in the progress display.
+        Name of this training run in the progress display.
     clock : callable, default=time.monotonic
         Returns the current time in seconds, for the time limit of the recipe.
 
@@ -144,7 +147,7 @@ def train(
     DivergedError
         If the loss becomes NaN or infinite.
     ValueError
-        If the checkpoint belongs to another training or is damaged.
+        If the checkpoint belongs to other settings or data, or is damaged.
     """
     fabric = make_fabric(recipe)
     job = _TrainingJob(method, data, recipe, validation, checkpointing, verbose, title, clock)
@@ -164,7 +167,7 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
     Parameters
     ----------
     method : Method
-        The network that is to be trained.
+        The network to train.
     data : TrainingData
         The training data.
     recipe : Recipe
@@ -180,11 +183,11 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
     UnfitDataError
         If the method cannot learn from this data.
     ValueError
-        If no item can be trained on, or the optimizer or the device rejects the settings.
+        If there are no items to train on, or if the optimizer or the device rejects the settings.
     """
     rows = _training_rows(method, data)
     if not len(rows):
-        raise ValueError("there is nothing to train on: no item has a label that this method uses; pass labelled items")
+        raise ValueError("cannot train: no item has a label or gold that this method uses; pass labelled items")
     reason = method.unsupported_reason(data)
     if reason is not None:
         raise UnfitDataError(reason)
@@ -197,7 +200,7 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
 
 
 def _training_rows(method: Method, data: TrainingData) -> NDArray[np.int64]:
-    """The rows that training uses."""
+    """Return the rows that training uses."""
     return np.flatnonzero(method.training_mask(data) & (data.weight > 0))
 
 
@@ -247,7 +250,7 @@ def _run_in_started_process(fabric: Fabric, job: _TrainingJob, weights: Path) ->
 
 
 class _Loop:
-    """One training. `state` holds phase, epoch and batch; everything else follows from it."""
+    """One training run. `state` holds phase, epoch and batch; everything else follows from it."""
 
     def __init__(self, fabric: Fabric, job: _TrainingJob) -> None:
         self.fabric = fabric
@@ -356,7 +359,7 @@ class _Loop:
     # ---- the time limit ----
 
     def _seconds(self) -> float:
-        """Time spent on this training, before an interruption included."""
+        """Return the seconds of training so far, including the time before an interruption."""
         return self.job.clock() - self.start_time
 
     def _set_phase_epochs(self, epochs: list[int]) -> None:
@@ -365,10 +368,10 @@ class _Loop:
         self.phase_ends = list(accumulate(epochs))  # in epochs over all phases
 
     def _shorten_phase(self, max_time: float) -> None:
-        """Give up the epochs of this phase that would not fit into its share of the time; called at each epoch's end.
+        """Drop the epochs of this phase that do not fit into its share of the time; called at the end of each epoch.
 
-        The time that is left when a phase begins is divided among it and the later phases in proportion to their
-        epochs.
+        When a phase begins, the remaining time is divided among this phase and all later phases, in proportion to their
+        numbers of epochs.
         """
         state = self.state
         epochs = [phase.epochs for phase in self.phases]
@@ -425,8 +428,8 @@ class _Loop:
         loss, count = self._sum_over_processes(torch.stack([total.detach(), weight.detach()])).tolist()
         if not math.isfinite(loss):
             raise DivergedError(
-                f"the loss is {loss} in epoch {state.epoch + 1}, step {state.n_batches_done + 1}: the training "
-                f"diverged. Lower learning_rate (now {recipe.learning_rate}) or check the scale of the inputs"
+                f"training diverged: the loss is {loss} in epoch {state.epoch + 1}, step {state.n_batches_done + 1}. "
+                f"Lower learning_rate (now {recipe.learning_rate}), or check the scale of the inputs"
             )
         self.optimizer.zero_grad()
         if count:  # otherwise no item of the batch has a weight
@@ -501,14 +504,14 @@ class _Loop:
         return self.phase.selection == "end" and self.state.epoch + 1 == self.phase_ends[self.state.phase_index]
 
     def _replaces_earlier_phases(self) -> bool:
-        """Whether this epoch is kept without comparison: the first candidate, or the first epoch of its phase."""
+        """Return whether this epoch is kept without comparison: the first candidate, or the first of its phase."""
         is_first = self.state.epoch == self.phase_ends[self.state.phase_index] - self.phase.epochs
         return self.state.best_values is None or (is_first and self.phase.selection == "epoch")
 
     # ---- several processes, Ctrl-C, checkpoints ----
 
     def _sum_over_processes(self, values: Tensor) -> Tensor:
-        """The sum over all processes; raises KeyboardInterrupt in all of them if one was asked to stop."""
+        """Return the sum over all processes; raise KeyboardInterrupt in all of them if one was asked to stop."""
         if self.world_size == 1:
             return values
         stop = values.new_tensor([float(self.stop_requested)])
@@ -525,7 +528,7 @@ class _Loop:
 
     @contextmanager
     def _stop_all_on_ctrl_c(self) -> Iterator[None]:
-        """With several processes, Ctrl-C in one of them ends all at the same step."""
+        """If there are several processes, let Ctrl-C in one of them end all processes at the same step."""
         if self.world_size == 1:
             yield
         else:
@@ -537,7 +540,7 @@ class _Loop:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C stops at once
 
     def _find_checkpoint(self) -> Checkpoint | None:
-        """The checkpoint to resume from, read by rank 0 only: other processes might see an older file."""
+        """Return the checkpoint to resume from. Only rank 0 reads it: other processes might see an older file."""
         checkpointing = self.job.checkpointing
         if checkpointing is None:
             return None
@@ -559,7 +562,7 @@ def _is_trained(name: str, phase: Phase) -> bool:
 
 
 def _make_gradients_dense(parameters: Iterable[nn.Parameter]) -> None:
-    """Convert sparse gradients to dense ones, which every optimizer accepts."""
+    """Convert sparse gradients to dense gradients, which every optimizer accepts."""
     for parameter in parameters:
         if parameter.grad is not None and parameter.grad.is_sparse:
             parameter.grad = parameter.grad.to_dense()

@@ -12,9 +12,9 @@ from crowdfuse.methods.data import Batch
 def mixup_loss(method: Method, batch: Batch, concentration: float, seed: int) -> Loss:
     """Return the loss of a batch whose inputs are mixed in pairs.
 
-    Each item is mixed with another one of the batch: `x = share * x_i + (1 - share) * x_j`. The loss is
-    `share * loss(x, labels of i) + (1 - share) * loss(x, labels of j)`. For cross-entropy this equals mixing the
-    targets; written with two losses, it applies to every method.
+    Each item i is mixed with another item j of the batch: `x = share * x_i + (1 - share) * x_j`. The loss is `share *
+    loss(x, labels of i) + (1 - share) * loss(x, labels of j)`. For cross-entropy, this is the same as mixing the
+    targets. This form applies to every method.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def mixup_loss(method: Method, batch: Batch, concentration: float, seed: int) ->
     batch : Batch
         The items and their labels.
     concentration : float
-        `share` is drawn from the beta distribution with both parameters equal to this number.
+        Both parameters of the beta distribution from which `share` is drawn.
     seed : int
         Seed of the share and of the pairs.
 

@@ -46,7 +46,7 @@ def predict_logits(
     Returns
     -------
     logits : ndarray of shape (n_rows, n_classes)
-        With `feature_function`, its results for all blocks, concatenated.
+        If `feature_function` is given, its results for all blocks, concatenated.
     """
     blocks = evaluation_blocks(len(inputs), batch_size)
     return _predict_blocks(method, inputs, device, blocks, feature_function or method.class_logits)
@@ -57,8 +57,8 @@ def predict_logits_distributed(
 ) -> NDArray[np.float32]:
     """Return the class logits of all rows in every process; each process computes a part of the blocks.
 
-    The parameters are those of `predict_logits`; with several processes, `feature_function` must return one number
-    per class.
+    The parameters are the same as in `predict_logits`. If there are several processes, `feature_function` must return
+    one number per class.
     """
     if fabric.world_size == 1:
         return predict_logits(method, inputs, fabric.device, batch_size, feature_function)
@@ -82,7 +82,7 @@ def _predict_blocks(
     blocks: Sequence[NDArray[np.int64]],
     feature_function: FeatureFunction,
 ) -> NDArray[np.float32]:
-    """`feature_function` of the features of all blocks, concatenated."""
+    """Return the results of `feature_function` for all blocks, concatenated."""
     method.eval()
     dtype = next(method.parameters()).dtype
     results = []
@@ -108,12 +108,12 @@ def score_held_out_labels(
     method : Method
         The network.
     inputs : Inputs
-        Inputs of the items that the held-out labels belong to.
+        Inputs of the items to which the held-out labels belong.
     held_out : HeldOutLabels
         The labels.
     label_function : callable
-        Maps features (n_rows, n_features) and item, annotator and label, each (n_labels,), to numbers (n_labels,).
-        Returns None if the method cannot compute them.
+        Takes features (n_rows, n_features), and the items, annotators and classes of the labels, each (n_labels,).
+        Returns one number per label, or None if the method cannot compute them.
     device : torch.device or str
         Device that holds the network.
     batch_size : int

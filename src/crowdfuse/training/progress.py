@@ -1,4 +1,4 @@
-"""Progress display of trainings: a bar with the time left, or one line per training for logs and pipes."""
+"""Progress display of training runs: a bar with the remaining time, or one line per run for logs and pipes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN_FIGURES = {"validation_accuracy": "validation accuracy", "held_out_log_lik
 
 @dataclass
 class _Series:
-    """Trainings that belong together, such as a model and the folds of its cross-fitting."""
+    """Training runs that belong together, such as a model and the folds of its cross-fitting."""
 
     costs: tuple[float, ...]
     n_parallel: int
@@ -38,10 +38,10 @@ _current_series: ContextVar[_Series | None] = ContextVar("current_series", defau
 
 @contextmanager
 def training_series(costs: tuple[float, ...], n_parallel: int = 1) -> Iterator[None]:
-    """Within this context, progress shows the time left over several trainings; an outer series has precedence.
+    """Within this context, progress shows the time left over several training runs; an outer series has precedence.
 
-    `costs` holds the expected time of each training, in any unit. After the first training, `n_parallel` of them run at
-    the same time.
+    `costs` holds the expected time of each training run, in any unit. After the first, `n_parallel` training runs run
+    at the same time.
     """
     if _current_series.get() is not None:
         yield
@@ -54,16 +54,16 @@ def training_series(costs: tuple[float, ...], n_parallel: int = 1) -> Iterator[N
 
 
 class SeriesPosition(NamedTuple):
-    """Position of a training in its series.
+    """Position of a training run in its series.
 
     Attributes
     ----------
     number : int, default=1
-        Number of the training, from 1.
+        Number of the training run, from 1.
     costs : tuple of float, default=(1.0,)
-        Expected time of each training of the series, in any unit.
+        Expected time of each training run of the series, in any unit.
     n_parallel : int, default=1
-        How many of the later trainings run at the same time.
+        How many of the later training runs run at the same time.
     """
 
     number: int = 1
@@ -77,7 +77,7 @@ class SeriesPosition(NamedTuple):
 
     @property
     def later_cost(self) -> float:
-        """Time of the later trainings, if this training takes a time of 1."""
+        """Time of the later training runs, as a multiple of the time of this training run."""
         later = self.costs[self.number :]
         return max(sum(later) / self.n_parallel, max(later, default=0.0)) / self.costs[self.number - 1]
 
@@ -86,7 +86,7 @@ ALONE = SeriesPosition()
 
 
 def next_training() -> SeriesPosition:
-    """Count a training that starts, or that is not needed, and return its position in the series."""
+    """Count a training run that starts, or that is not needed, and return its position in the series."""
     series = _current_series.get()
     if series is None or not series.costs:
         return ALONE
@@ -96,22 +96,22 @@ def next_training() -> SeriesPosition:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What the progress display knows about a training when it starts.
+    """What the progress display knows about a training run when it starts.
 
     Attributes
     ----------
     title : str
-        Name of the training.
+        Name of the training run.
     n_epochs : int
-        Epochs of the training.
+        Number of epochs.
     n_steps_per_epoch : int
         Steps of each epoch.
     n_steps_done : int, default=0
-        Steps that were done before; above 0 for a resumed training.
+        Steps that were done before; above 0 if training was resumed.
     series : SeriesPosition, default=ALONE
-        Position of the training in its series.
+        Position of the training run in its series.
     max_time : float or None, default=None
-        Time limit of each training, in seconds.
+        Time limit of each training run, in seconds.
     """
 
     title: str
@@ -134,12 +134,12 @@ class TrainingPlan:
         return f"training {self.series.number} of {self.series.n_trainings}"
 
     def seconds_left(self, n_steps_done: int, seconds: float) -> float:
-        """Return the time to the end of the series, if the trainings take as long as their costs say.
+        """Return the estimated time to the end of the series, assuming that times are proportional to `costs`.
 
         Parameters
         ----------
         n_steps_done : int
-            Steps done, at least one more than at the start.
+            Number of steps done, at least one more than at the start.
         seconds : float
             Time since the start.
 
@@ -163,7 +163,7 @@ class TrainingPlan:
 
 
 class ProgressReporter(Protocol):
-    """Receives the events of a training."""
+    """Receives the events of a training run."""
 
     def start(self, plan: TrainingPlan) -> None:
         """Begin."""
@@ -248,9 +248,9 @@ class BarReporter:
 
 
 class LineReporter:
-    """One line when a training ends, and for a series that takes long, one with its estimated time at the start.
+    """One line when a training run ends. If a series takes long, also one line at the start with the estimated time.
 
-    A second estimate follows at the end of an epoch if the first one has turned out to be much too low.
+    If this estimate turns out to be much too low, a second estimate follows at the end of an epoch.
     """
 
     def __init__(self, console: Console) -> None:
@@ -315,7 +315,7 @@ class LineReporter:
 
 
 def _format_validation(record: dict[str, Any]) -> str:
-    """The validation figures of a history record as text; empty without validation."""
+    """Return the validation figures of a history record as text; empty if there was no validation."""
     return "".join(f", {text} {record[key]:.3f}" for key, text in SHOWN_FIGURES.items() if key in record)
 
 
@@ -334,7 +334,7 @@ def make_progress_reporter(verbose: int) -> ProgressReporter:
 
 
 def make_progress_bar(verbose: int) -> Progress:
-    """Return a progress bar over many trainings, with the time left; hidden if `verbose` is 0."""
+    """Return a progress bar over many training runs, with the time left; hidden if `verbose` is 0."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=28),

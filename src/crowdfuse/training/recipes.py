@@ -1,4 +1,4 @@
-"""The settings of a training: optimizer, schedule, sizes, device, seed."""
+"""The settings of training: optimizer, schedule, sizes, device, seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def _one_cycle(progress: float) -> float:
-    """Factor that rises from 0.04 to 1 in the first 30 % of the steps and then falls to 0, both along a cosine."""
+    """Return a factor that rises from 0.04 to 1 in the first 30 % of the steps, then falls to 0, along cosines."""
     if progress < 0.3:
         return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / 0.3)) / 2
     return (1 + math.cos(math.pi * (progress - 0.3) / 0.7)) / 2
@@ -39,7 +39,7 @@ SCHEDULES: dict[str, Schedule] = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a training except the method and the data. There are no defaults.
+    """All settings of training except the method and the data. There are no defaults.
 
     Parameters
     ----------
@@ -57,13 +57,13 @@ class Recipe:
     batch_size : int
         Items per step, over all processes.
     epochs : int or None
-        Passes over the data; a method divides them among its phases. None: as many as the method needs at this size
-        of the data.
+        Number of passes over the data; a method with several phases divides them among its phases. None: the method
+        chooses the number, depending on the number of items.
     max_time : float or None
-        Ceiling of the training time in seconds; None for no ceiling. If the planned epochs would take longer, the plan
-        is shortened: each phase gets its share of the time, and at least one epoch.
+        Time limit for training in seconds; None for no limit. If the planned epochs would take longer, the plan is
+        shortened: each phase gets its share of the time, and at least one epoch.
     mixup : float
-        Concentration of the beta distribution from which the shares of mixed items are drawn; 0 mixes no items.
+        Both parameters of the beta distribution from which the shares of mixed items are drawn. 0: items are not mixed.
     device : {"auto", "cpu", "cuda", "mps"}
         Where to compute.
     devices : int

@@ -20,7 +20,7 @@ from crowdfuse.training.evaluation import NetworkEvaluator
 
 @dataclass(frozen=True)
 class Validation(ABC):
-    """Base class of the data by which the training chooses an epoch.
+    """Base class of validation data: data used to choose the best epoch.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Validation(ABC):
     history_key : str
         Key of the mean score in the records of the history.
     uses_gold : bool
-        Whether the epoch is chosen by gold classes.
+        Whether gold classes are used to choose the epoch.
     """
 
     inputs: Inputs
@@ -46,14 +46,14 @@ class Validation(ABC):
 
     @abstractmethod
     def fingerprint(self) -> dict[str, str]:
-        """Return hashes of the validation data; a checkpoint continues only with the same data."""
+        """Return hashes of the validation data. Training resumes from a checkpoint only with the same data."""
 
     def evaluate(self, network: NetworkEvaluator) -> ValidationScore:
         """Return the score of the network in its current state."""
         return self.score(network.predict(self.inputs))
 
     def is_better(self, new: ValidationScore, old: ValidationScore) -> bool:
-        """Return whether the new epoch has a higher mean score than the best one so far."""
+        """Return whether the new epoch has a higher mean score than the best epoch so far."""
         return new.mean > old.mean
 
     def held_out_scorer(self, network: NetworkEvaluator) -> HeldOutScorer | None:
@@ -125,12 +125,12 @@ class AgreementValidation(Validation):
 
 @dataclass(frozen=True)
 class HeldOutLabelValidation(Validation):
-    """Likelihood of labels that were held out of training.
+    """Likelihood of held-out labels, which are labels that were not used in training.
 
     Parameters
     ----------
     inputs : Inputs
-        Inputs of the items that the held-out labels belong to.
+        Inputs of the items to which the held-out labels belong.
     held_out : HeldOutLabels
         The held-out labels, and the training labels of the same items.
     """
@@ -144,7 +144,7 @@ class HeldOutLabelValidation(Validation):
         return self.held_out.score(logits)
 
     def evaluate(self, network: NetworkEvaluator) -> ValidationScore:
-        """Return the score by the method's own model of annotators, if it has one, and by its own checks."""
+        """Return the score, using the method's own annotator model (if it has one) and its own checks."""
         score = super().evaluate(network)
         method = network.method
         checks = method.failed_checks(score.failed_checks, network.predict_training)
@@ -156,7 +156,7 @@ class HeldOutLabelValidation(Validation):
         return ValidationScore(score.values if values is None else values, checks)
 
     def is_better(self, new: ValidationScore, old: ValidationScore) -> bool:
-        """Return whether the new epoch beats the best one so far; see `ValidationScore.beats`."""
+        """Return whether the new epoch beats the best epoch so far; see `ValidationScore.beats`."""
         return new.beats(old)
 
     def held_out_scorer(self, network: NetworkEvaluator) -> HeldOutScorer:
@@ -177,7 +177,7 @@ class HeldOutLabelValidation(Validation):
 def _label_log_likelihood(
     method: Method, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor
 ) -> Tensor | None:
-    """Log-likelihood of each label, (n_labels,), by the method's own annotator model; None if it has none."""
+    """Return the log-likelihood of each label, (n_labels,), by the method's annotator model; None if it has none."""
     evidence = method.label_log_probabilities(features, item, annotator, label)
     if evidence is None:
         return None
