@@ -246,10 +246,10 @@ def test_fit_prints_each_warning_of_the_summary(crowd: Crowd, monkeypatch: pytes
 
 def test_low_effort_trains_once_and_says_what_is_missing(crowd: Crowd) -> None:
     lines = run(*crowd.fit("--method", "majority-vote", "--effort", "low")).stdout.splitlines()
-    assert "effort: low (1 training; no folds, so the confidence will be too high)" in lines
+    assert "effort: low (1 training; no cross-fitting, so the confidence may be too high)" in lines
     summary = json.loads((crowd.out / "summary.json").read_text())
     assert (summary["effort"], summary["n_folds"]) == ("low", 0)
-    assert any("confidence" in note and "too high" in note for note in summary["notes"])
+    assert any("no cross-fitting" in note for note in summary["notes"])
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["effort"] == "low"
 
 

@@ -90,8 +90,8 @@ def fit(
     effort: Annotated[
         str,
         typer.Option(
-            help="normal, or low. low trains only one model, without cross-fitting folds: it is faster, but "
-            "the confidence is too high."
+            help="normal, or low. low trains only one model, without cross-fitting: it is faster, but less accurate, "
+            "and the confidence may be too high."
         ),
     ] = "normal",
     max_time: Annotated[
@@ -106,7 +106,7 @@ def fit(
         int | None,
         typer.Option(
             help="Number of cross-fitting folds: for the consensus, each item is predicted by a model that was "
-            "trained without its fold. If 0, there is no cross-fitting, and the confidence is too high. Default: "
+            "trained without its fold. If 0, there is no cross-fitting, and the confidence may be too high. Default: "
             "5.",
             min=0,
         ),
@@ -270,7 +270,7 @@ def _describe_effort(job: Job, n_trainings: int) -> str:
     if n_trainings > 1:
         parts = [f"{n_trainings} training runs: the model, and {n_trainings - 1} on folds, for the consensus"]
     elif job.effort == "low" or not job.folds:
-        parts.append("no folds, so the confidence will be too high")
+        parts.append("no cross-fitting, so the confidence may be too high")
     seconds = total_time_limit(job)
     if seconds is not None:
         parts.append(f"at most {format_duration(seconds)}")
