@@ -141,7 +141,7 @@ def test_a_custom_backbone_must_be_passed_to_load(tmp_path: Path) -> None:
     for backbone in (Tied(), Tied):
         after = load(tmp_path / "model", backbone=backbone)
         np.testing.assert_array_equal(after.predict_proba(X), before.predict_proba(X))
-    with pytest.raises(ValueError, match=r"backbone= differs from the backbone that .*model was trained with"):
+    with pytest.raises(ValueError, match="differs from the backbone"):
         load(tmp_path / "model", backbone=Tied(6))
 
 
