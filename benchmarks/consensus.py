@@ -7,11 +7,10 @@ and 10,000 images drawn by the seed) below $CROWDFUSE_DATA; the demo's digits; a
 independent annotators, one with annotators who fail near a weakness item. Sentences are tf-idf, reduced to 200
 components.
 
-Ours is the default method at its defaults, with five folds. Beside it: the majority vote, Dawid-Skene, CROWDLAB
+Ours is gated at its defaults, with five folds. Beside it: the majority vote, Dawid-Skene, CROWDLAB
 (cleanlab 2.9.0 in an environment of its own) with the same out-of-fold probabilities, and what the commit before this
-consensus wrote: the fused label, the prediction and its consensus (`label_quality`, by the code of that commit). The
-default was gated with 40 epochs then; its training has not changed, so the fused label and the prediction are those of
-this method.
+consensus wrote: the fused label, the prediction and its consensus (`label_quality`, by the code of that commit). That
+was gated with 40 epochs; its training has not changed, so the fused label and the prediction are those of this method.
 
 Each finished crowd and seed is a line of the results file; what is there is not run again. `--show` prints the tables.
 """
@@ -46,7 +45,6 @@ from crowdfuse.datasets.cifar10n import load_cifar10n
 from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.music_genres import load_music_genres
 from crowdfuse.estimators.cross_fitting import combine
-from crowdfuse.estimators.registry import DEFAULT_METHOD, estimator_class
 from crowdfuse.experiments.demo import N_TEST, make_annotators
 from crowdfuse.report.markdown import markdown_table
 from crowdfuse.synthesis import weakness_annotators
@@ -215,7 +213,7 @@ def measure(crowd: Crowd, seed: int, arguments: argparse.Namespace, before: str)
     start = time.process_time()
     classes = list(range(int(max(crowd.ann.classes.max(), crowd.gold.max())) + 1))
     ann, gold = crowd.ann.with_classes(np.array(classes)), crowd.gold
-    clf = estimator_class(DEFAULT_METHOD)(random_state=seed, classes=classes).fit(crowd.X, ann)
+    clf = GatedClassifier(random_state=seed, classes=classes).fit(crowd.X, ann)
     inputs = clf._inputs(crowd.X)
     predictions = clf._out_of_fold(inputs, ann, None, 5)
     assert predictions is not None

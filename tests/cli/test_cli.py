@@ -87,6 +87,11 @@ class Crowd:
         return write_rows(self.folder / name, "item,label", pairs)
 
     def fit(self, *more: Any, labels: Any = None, inputs: Any = None) -> list[Any]:
+        """Return the arguments of a short training of gated."""
+        return [*self.fit_default("--method", "gated", labels=labels, inputs=inputs), *more]
+
+    def fit_default(self, *more: Any, labels: Any = None, inputs: Any = None) -> list[Any]:
+        """Return the arguments of a short training of the default method."""
         files = [labels or self.labels, "--inputs", inputs or self.inputs, "--out", self.out]
         return ["fit", *files, "--epochs", 2, "--folds", 0, "--quiet", *more]
 
@@ -165,7 +170,7 @@ def test_unknown_format_and_on_bad_are_refused(crowd: Crowd) -> None:
 
 
 def test_default_method_is_printed(crowd: Crowd) -> None:
-    assert f"method: {DEFAULT_METHOD} (default; see crowdfuse methods)" in run_ok(*crowd.fit())
+    assert f"method: {DEFAULT_METHOD} (default; see crowdfuse methods)" in run_ok(*crowd.fit_default())
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
     output = run_ok(*crowd.fit(*FUSION, "--force"))
     assert "method: fusion network: " in output
@@ -319,7 +324,7 @@ def test_fit_in_a_new_process_writes_the_whole_run_folder(crowd: Crowd) -> None:
     log = [json.loads(line) for line in (crowd.out / "log.jsonl").read_text().splitlines()]
     assert [record["epoch"] for record in log] == [1, 2]
     summary = json.loads((crowd.out / "summary.json").read_text())
-    assert summary["method"] == DEFAULT_METHOD
+    assert summary["method"] == "gated"
     assert summary["classes"] == ["Zoë's dog", "cat"]
     assert load(crowd.out / "model").classes_.tolist() == ["Zoë's dog", "cat"]
 

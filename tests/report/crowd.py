@@ -74,6 +74,7 @@ class Crowd:
 
     def fit(self, inputs: Path, name: str = "run", **more: Any) -> Path:
         settings = {"epochs": 8, "backbone": "mlp", "batch_size": 16} | more.pop("settings", {})
+        more = {"method": "gated"} | more
         job = Job(str(self.labels), str(inputs), settings=settings, on_missing="drop", **more)
         start(job, self.folder / name, force=False, verbose=0)
         return self.folder / name

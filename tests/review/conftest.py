@@ -87,6 +87,7 @@ def make_run(
     asked = Job(
         labels=str(folder / "labels.csv"),
         inputs=str(inputs),
+        method="gated",
         settings={"epochs": 2, "random_state": 0},
         reading=Reading(classes=classes),
         folds=0,

@@ -200,7 +200,7 @@ def test_labels_match_features_by_the_same_ids_as_the_images(images: Path, tmp_p
     for inputs in (str(images), features):
         run = tmp_path / f"run-{Path(inputs).stem}"
         fit = ["fit", str(tmp_path / "labels.csv"), "--inputs", inputs, "--test", str(tmp_path / "gold.csv")]
-        text = ok(*fit, "--out", str(run), "--epochs", "30", "--folds", "0", "--quiet")
+        text = ok(*fit, "--method", "gated", "--out", str(run), "--epochs", "30", "--folds", "0", "--quiet")
         items[inputs] = sorted(row["item"] for row in csv.DictReader((run / "consensus.csv").open()))
     assert items[features] == items[str(images)] == sorted(names)
     assert "test accuracy: 100.00 % of 4 items" in text

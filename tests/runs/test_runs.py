@@ -80,7 +80,8 @@ def crowd(tmp_path: Path) -> dict[str, Any]:
 
 def job(crowd: dict[str, Any], **changed: Any) -> Job:
     settings = {"epochs": 2, "batch_size": 16, "random_state": 0}
-    return replace(Job(labels=crowd["labels"], inputs=crowd["inputs"], settings=settings, folds=0), **changed)
+    plain = Job(labels=crowd["labels"], inputs=crowd["inputs"], method="gated", settings=settings, folds=0)
+    return replace(plain, **changed)
 
 
 def gold(crowd: dict[str, Any], tmp_path: Path, name: str, items: Any) -> str:

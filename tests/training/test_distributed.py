@@ -182,7 +182,7 @@ def fit(job: Job, out: Path, *more: str) -> list[str]:
     settings = [f"--set={name}={value}" for name, value in job.settings.items()]
     program = str(pausing_crowdfuse.__file__)
     files = [job.labels, "--inputs", str(job.inputs), "--out", str(out)]
-    return [program, "fit", *files, "--folds", str(job.folds), *settings, *more]
+    return [program, "fit", *files, "--method", job.method, "--folds", str(job.folds), *settings, *more]
 
 
 PAUSE = {PAUSE_VARIABLE: "checkpoint:1"}  # the process that saves checkpoints waits to be killed, the other for it
@@ -192,7 +192,7 @@ PAUSE = {PAUSE_VARIABLE: "checkpoint:1"}  # the process that saves checkpoints w
 def job(tmp_path: Path) -> Job:
     crowd = make_files(tmp_path)
     settings = {"epochs": 5, "batch_size": 10, "precision": "64-true"}
-    return Job(labels=crowd["labels"], inputs=crowd["inputs"], settings=settings, folds=0)
+    return Job(labels=crowd["labels"], inputs=crowd["inputs"], method="gated", settings=settings, folds=0)
 
 
 @needs_proc

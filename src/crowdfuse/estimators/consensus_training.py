@@ -73,7 +73,7 @@ class CrossFitted(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusTrainingClassifier(CrowdClassifier):
-    """Consensus training: finds the consensus with cross-fitted classifiers, then trains networks on the consensus.
+    """The default method: finds the consensus with cross-fitted classifiers, then trains networks on the consensus.
 
     Training has three steps.
 

@@ -66,7 +66,8 @@ class FusionClassifier(CrowdClassifier):
 
     See Also
     --------
-    GatedClassifier : The default method. It models how labels arise instead of correcting them.
+    ConsensusTrainingClassifier : The default method.
+    GatedClassifier : It models how labels arise instead of correcting them.
     TraceRegClassifier : One confusion matrix per annotator, the same for all items.
 
     Notes

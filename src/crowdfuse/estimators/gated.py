@@ -1,4 +1,4 @@
-"""Estimator of the gated method, the default: the probability that each annotator is right on each item."""
+"""Estimator of the gated method: the probability that each annotator is right on each item."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_COUNTED_ITEMS = 20_000
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GatedClassifier(CrowdClassifier):
-    """The default method: learns the probability that each annotator is right on each item.
+    """Gated: learns the probability that each annotator is right on each item.
 
     These probabilities are called gates. Classifier and gates are learned together from the labels, in three phases.
     The first phase learns which label each annotator would give to each item. The second phase infers a class for each
@@ -61,6 +61,7 @@ class GatedClassifier(CrowdClassifier):
 
     See Also
     --------
+    ConsensusTrainingClassifier : The default method, which cross-fits this one.
     MaDLClassifier : A similar model that is trained in one phase.
     FusionClassifier : The paper's method.
 

@@ -36,9 +36,8 @@ ESTIMATORS = {
     "true-label": "TrueLabelClassifier",
 }
 
-DEFAULT_METHOD = "gated"
-"""Method that `crowdfuse fit` uses if --method is not given. In the stored comparisons, it is the best overall among
-the methods that accept any labels. A test checks this against the stored results."""
+DEFAULT_METHOD = "consensus-training"
+"""Method that `crowdfuse fit` uses if --method is not given. docs/methods.md compares it with the other methods."""
 
 
 def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassifier]:

@@ -30,7 +30,7 @@ class Job:
     inputs : str, default=None
         Path of a file of features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), of a table of texts, or of a folder of
         images. If None, the inputs are the texts or images in the file of labels.
-    method : str, default="gated"
+    method : str, default="consensus-training"
         Name of the method, one of `crowdfuse.estimators.registry.ESTIMATORS`.
     settings : dict of str to Any, default={}
         Parameters of the classifier, such as `epochs` and `random_state`.
