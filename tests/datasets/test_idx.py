@@ -27,7 +27,7 @@ def test_idx_round_trip(shape: tuple[int, ...]) -> None:
         (idx(np.zeros((2, 3), np.uint8))[:9], "file: ends after 9 bytes, inside its header of 12"),
         (
             idx(np.zeros((2, 3), np.uint8))[:-1],
-            "file is cut short: by its header, the array has 2 x 3 values and so 6 bytes, but 5",
+            r"file is cut short: its header says 2 x 3 values \(6 bytes\), but 5",
         ),
         (idx(np.zeros((2, 3), np.uint8)) + b"\0", "file has bytes left over: .* but 7 bytes follow"),
     ],

@@ -217,7 +217,7 @@ def test_file_that_is_not_a_cache_is_never_replaced(files: ImageFiles, tmp_path:
 def test_invalid_row_numbers_are_refused(files: ImageFiles) -> None:
     with pytest.raises(ValueError, match="weakness_rows: 7 is not a row of the files, whose rows are 0 to 6"):
         weakness_distances(files, [0, 1], [7])
-    with pytest.raises(ValueError, match="rows must be one or more row numbers of the files, got none"):
+    with pytest.raises(ValueError, match="rows must be one or more positions in the list of files, got none"):
         weakness_distances(files, [], [0])
-    with pytest.raises(ValueError, match=r"rows must be one or more row numbers of the files, got 0\.5"):
+    with pytest.raises(ValueError, match=r"rows must be one or more positions in the list of files, got 0\.5"):
         weakness_distances(files, [0.5], [0])

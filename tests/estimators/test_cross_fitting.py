@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 
 from crowdfuse import (
-    GatedClassifier,
     MajorityVoteClassifier,
     MaxMIGClassifier,
     SingleAnnotatorClassifier,
@@ -86,12 +85,12 @@ def test_the_reason_of_an_untrained_fold_is_stored(tmp_path: Path) -> None:
 
 def test_progress_has_one_line_per_fold_if_it_is_not_shown_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     X, _, Y = crowd()
-    clf = GatedClassifier(epochs=10, verbose=1).fit(X, Y)
+    clf = MajorityVoteClassifier(epochs=10, verbose=1).fit(X, Y)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("training finished: gated, 10 epochs, loss ")
+    assert line.startswith("training finished: majority-vote, 10 epochs, loss ")
     clf.consensus(X, Y, folds=3)
     lines = capsys.readouterr().err.splitlines()
-    expected = [f"training {k} of 3 finished: gated, fold {k} of 3, 10 epochs" for k in (1, 2, 3)]
+    expected = [f"training {k} of 3 finished: majority-vote, fold {k} of 3, 10 epochs" for k in (1, 2, 3)]
     assert [line.split(", loss")[0] for line in lines] == expected
     assert [line.endswith(" left") for line in lines] == [True, True, False]
     clf.set_params(verbose=0).consensus(X, Y, folds=2)

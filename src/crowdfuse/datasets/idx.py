@@ -29,7 +29,7 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
     if found != expected:
         what = "is cut short" if found < expected else "has bytes left over"
         raise ValueError(
-            f"{where} {what}: by its header, the array has {' x '.join(map(str, shape))} values and so {expected:,} "
-            f"bytes, but {found:,} bytes follow; download it again"
+            f"{where} {what}: its header says {' x '.join(map(str, shape))} values ({expected:,} bytes), but {found:,} "
+            "bytes follow; download the file again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)

@@ -332,7 +332,7 @@ def _check_rows(name: str, rows: ArrayLike, n_files: int) -> NDArray[np.int64]:
     given = np.asarray(rows)
     if given.ndim != 1 or not len(given) or given.dtype.kind not in "iu":
         raise ValueError(
-            f"{name} must be one or more row numbers of the files, got {format_names(np.ravel(given)) or 'none'}"
+            f"{name} must be one or more positions in the list of files, got {format_names(np.ravel(given)) or 'none'}"
         )
     outside = given[(given < 0) | (given >= n_files)]
     if len(outside):

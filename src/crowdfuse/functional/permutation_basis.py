@@ -127,6 +127,8 @@ def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -
 def dense_confusions(coefficients: Tensor, basis: Tensor) -> Tensor:
     """Return the confusion matrix `P = sum_m c_m B_m` of each pair (item, annotator).
 
+    `B_m` is the matrix of permutation m, and `c_m` is its coefficient.
+
     Parameters
     ----------
     coefficients : Tensor of shape (L, M)

@@ -69,7 +69,7 @@ def vote_shares(label: Tensor, item: Tensor, n_items: int, n_classes: int) -> Te
     label : Tensor of shape (L,)
         Class of each label.
     item : Tensor of shape (L,)
-        For each pair, the position of its item in the batch.
+        For each label, the position of its item in the batch.
     n_items : int
         Number of items B.
     n_classes : int

@@ -196,8 +196,8 @@ def read_features(
           optional.
         - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`. The item ids are the row numbers.
         - ``.csv``, ``.tsv`` or ``.parquet`` with an item column, and with numeric columns or a column of texts.
-        - A folder of images. The item ids are the paths relative to the folder. Labels may leave out extensions such as
-          ``.png``.
+        - A folder of images. The item ids are the paths relative to the folder. The annotations may name an item
+          without its extension: `one` for `one.png`.
     item : str, default=None
         Name of the item column of a table; by default a column with a usual name.
     text : str, default=None
@@ -475,8 +475,8 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     Returns
     -------
     loaded : LoadedInputs
-        `inputs` are `ImageFiles`; item ids are the paths relative to the folder. Labels may leave out extensions such
-        as ``.png``.
+        `inputs` are `ImageFiles`; item ids are the paths relative to the folder. The annotations may name an item
+        without its extension: `one` for `one.png`.
 
     Raises
     ------

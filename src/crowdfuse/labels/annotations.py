@@ -571,7 +571,7 @@ class Annotations:
         if (codes < 0).any():
             raise ValueError(
                 f"gold of row {int(np.argmax(codes < 0))} is missing; leave out the {int((codes < 0).sum()):,} items "
-                "without gold, both here and in X"
+                "without gold from X, from the annotations and from gold"
             )
         names = self.classes[codes]
         return AnnotationsWithGold(self, names.astype(str) if names.dtype.kind == "O" else names)

@@ -513,7 +513,8 @@ class Method(nn.Module, ABC):
         Returns
         -------
         matrices : Tensor of shape (L, K, K)
-            Axes (pair, true class, given label). Rows sum to 1 if `confusion_given` is "true", columns if it is "said".
+            Axes (pair, true class, given label). If `confusion_given` is "true" (given the true class), each
+            row sums to 1; if it is "said" (given the label), each column does.
 
         Raises
         ------

@@ -197,7 +197,8 @@ class EmbeddedHead(nn.Module):
 
     Suited to many annotators.
 
-    The first layer is linear, so its part for the item's features is computed once per item. Cost and memory grow with
+    The first layer is a sum of one term for the item's features and one for the embedding, so the first term is
+    computed once per item. Cost and memory grow with
     the number of pairs (item, annotator), and an additional annotator adds only one embedding.
 
     Parameters

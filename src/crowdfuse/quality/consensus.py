@@ -223,8 +223,9 @@ class Consensus(Aggregate):
         -------
         pyarrow.Table
             Table with the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high. The last three are
-            null if the accuracy cannot be estimated. If the classifier weights annotators differently, the last column
-            is mean_weight: the mean weight on items with several labels, relative to an even share.
+            null if the accuracy cannot be estimated. If the classifier gives some annotators more
+            weight than others, there is a sixth column, mean_weight: the annotator's mean weight on items with several
+            labels, where 1 means that all labels of an item count equally.
 
         Examples
         --------

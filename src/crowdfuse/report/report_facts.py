@@ -75,8 +75,8 @@ def make_report(
     aggregation : dict, default=None
         For a report on labels alone: the aggregation method, its iterations, and whether it converged.
     n_items : int, default=30
-        Number of disputed items (items on which annotators disagree) to show, from 1 to 200. The lists of ambiguous
-        items and of mislabelled items are at most a third as long.
+        Number of disputed items to show, from 1 to 200. An item is disputed if one of its labels or the prediction
+        differs from the consensus. The lists of ambiguous items and of mislabelled items are at most a third as long.
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
         that reaches the target. It is used only if there are two classes and gold labels.

@@ -73,7 +73,8 @@ class ReviewSession:
     ledger : Ledger
         The decisions on disk.
     annotator_names : list of str
-        Names of the annotators with labels, in the order of `annotators.csv`: the surely least accurate first.
+        Names of the annotators with labels, in the order of `annotators.csv`: sorted by the upper end of the accuracy
+        interval, lowest first.
     """
 
     def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:
@@ -97,8 +98,8 @@ class ReviewSession:
         Returns
         -------
         about : dict of str to Any
-            Keys: run, method, model_sha256, reviewer, classes, annotators (the surely least accurate first),
-            decisions_file, notes.
+            Keys: run, method, model_sha256, reviewer, classes, annotators (sorted by the upper
+            end of the accuracy interval, lowest first), decisions_file, notes.
         """
         run = self.run
         return {

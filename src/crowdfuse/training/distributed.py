@@ -29,7 +29,7 @@ class LostProcessError(ConnectionError):
 
 
 def launched_processes() -> tuple[int, int] | None:
-    """Return the numbers of processes and machines that torchrun started.
+    """Return how many processes torchrun started, and on how many machines.
 
     Returns
     -------
