@@ -98,7 +98,7 @@ def test_rows_that_do_not_match_are_refused(data: Path) -> None:
     np.savez(data / "cifar100" / "labels.npz", y_train=np.zeros(3, int), y_test=np.zeros(60, int))
     result = reproduce("table2", data)
     assert result.exit_code == 2
-    assert "x_train has 200 rows, y_train has 3" in result.output
+    assert "x_train has 200 rows, but y_train has 3" in result.output
 
 
 def test_an_unknown_protocol_is_refused(data: Path) -> None:

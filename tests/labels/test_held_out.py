@@ -324,9 +324,10 @@ def test_the_likelihood_of_held_out_labels_is_not_shown_as_an_accuracy(capsys: p
     shown = capsys.readouterr().err
     assert "held-out log-likelihood -" in shown
     assert "validation" not in shown
-    drawn = dict(training_charts(clf.history_))
+    drawn = dict(training_charts({"history": clf.history_, "best_epoch": clf.best_epoch_}))
     assert "Held-out labels" in drawn
     assert "Validation accuracy" not in drawn
     by_gold = quick(GatedClassifier, epochs=3).fit(X, Y, validation=(X, truth))
-    assert "Validation accuracy" in dict(training_charts(by_gold.history_))
+    facts = {"history": by_gold.history_, "best_epoch": by_gold.best_epoch_}
+    assert "Validation accuracy" in dict(training_charts(facts))
     assert by_gold.gold_used_for_ == "choosing the epoch"
