@@ -97,7 +97,9 @@ def test_sentences_in_markdown_keep_their_spaces() -> None:
     assert re.search(
         r"^- Most clearly accurate is annotator \w+ \(estimated accuracy [\d.]+ %, at least", text, re.MULTILINE
     )
-    assert re.search(r"most clearly inaccurate &lt;dan&gt; \([\d.]+ %, at most [\d.]+ %; 200 labels\)\.$", text, re.MULTILINE)
+    assert re.search(
+        r"most clearly inaccurate &lt;dan&gt; \([\d.]+ %, at most [\d.]+ %; 200 labels\)\.$", text, re.MULTILINE
+    )
 
 
 def test_page_loads_nothing_and_allows_only_its_own_script(hostile: Report) -> None:

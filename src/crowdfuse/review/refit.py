@@ -50,8 +50,8 @@ class Refit:
         Raises
         ------
         ValueError
-            If a refit is already running, if the reviewers have not decided the class of any item yet, or if a file of the
-            run is missing or has changed.
+            If a refit is already running, if the reviewers have not decided the class of any item yet, or if a file of
+            the run is missing or has changed.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is None:
