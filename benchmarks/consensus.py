@@ -7,10 +7,11 @@ and 10,000 images drawn by the seed) below $CROWDFUSE_DATA; the demo's digits; a
 independent annotators, one with annotators who fail near a weakness item. Sentences are tf-idf, reduced to 200
 components.
 
-Ours is gated at its defaults, with five folds. Beside it: the majority vote, Dawid-Skene, CROWDLAB
-(cleanlab 2.9.0 in an environment of its own) with the same out-of-fold probabilities, and what the commit before this
-consensus wrote: the fused label, the prediction and its consensus (`label_quality`, by the code of that commit). That
-was gated with 40 epochs; its training has not changed, so the fused label and the prediction are those of this method.
+Ours is the default method at its defaults, with five folds; `--method` takes another one. Beside it: the majority
+vote, Dawid-Skene, CROWDLAB (cleanlab 2.9.0 in an environment of its own) with the same out-of-fold probabilities, and
+what the commit before this consensus wrote: the fused label, the prediction and its consensus (`label_quality`, by the
+code of that commit). That was gated with 40 epochs; its training has not changed, so the fused label and the prediction
+are those of this method.
 
 Each finished crowd and seed is a line of the results file; what is there is not run again. `--show` prints the tables.
 """
@@ -45,6 +46,7 @@ from crowdfuse.datasets.cifar10n import load_cifar10n
 from crowdfuse.datasets.labelme import load_labelme
 from crowdfuse.datasets.music_genres import load_music_genres
 from crowdfuse.estimators.cross_fitting import combine
+from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
 from crowdfuse.experiments.demo import N_TEST, make_annotators
 from crowdfuse.report.markdown import markdown_table
 from crowdfuse.synthesis import weakness_annotators
@@ -213,7 +215,7 @@ def measure(crowd: Crowd, seed: int, arguments: argparse.Namespace, before: str)
     start = time.process_time()
     classes = list(range(int(max(crowd.ann.classes.max(), crowd.gold.max())) + 1))
     ann, gold = crowd.ann.with_classes(np.array(classes)), crowd.gold
-    clf = GatedClassifier(random_state=seed, classes=classes).fit(crowd.X, ann)
+    clf = estimator_class(arguments.method)(random_state=seed, classes=classes).fit(crowd.X, ann)
     inputs = clf._inputs(crowd.X)
     predictions = clf._out_of_fold(inputs, ann, None, 5)
     assert predictions is not None
@@ -316,6 +318,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("consensus.jsonl"))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--method", default=DEFAULT_METHOD, choices=list(ESTIMATORS))
     parser.add_argument("--crowds", nargs="*", default=list(CROWDS), choices=list(CROWDS))
     parser.add_argument("--cleanlab-python", default="", help="Python of an environment with cleanlab 2.9.0")
     parser.add_argument("--before", default="", help="commit whose label_quality is compared")
