@@ -447,7 +447,7 @@ def test_a_dense_result_that_is_too_large_is_refused(crowd: Any, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("start", "message"), [(0.3, "above chance, which is 0.333 with 3 classes"), (1.0, "a probability")]
+    ("start", "message"), [(0.3, "above chance, which is 0.333 with 3 classes"), (1.0, "above 0 and below 1, got 1.0")]
 )
 def test_trace_reg_cannot_start_at_chance_nor_certain(crowd: Any, start: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
