@@ -73,8 +73,9 @@ def test_a_fold_that_the_method_cannot_be_trained_for_is_not_used() -> None:
 
 def test_the_reason_of_an_untrained_fold_is_stored(tmp_path: Path) -> None:
     stored = OutOfFold(np.full((2, 2), 0.5), None, 0, ("too few labels.",))
-    write_fold(tmp_path / "fold.npz", stored)
-    found = read_fold(tmp_path / "fold.npz")
+    write_fold(tmp_path / "fold.npz", stored, "this training")
+    assert read_fold(tmp_path / "fold.npz", "another training") is None
+    found = read_fold(tmp_path / "fold.npz", "this training")
     assert found is not None
     np.testing.assert_array_equal(found.class_probabilities, stored.class_probabilities)
     assert found.limitations == stored.limitations

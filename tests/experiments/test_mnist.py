@@ -120,7 +120,7 @@ def test_a_folder_with_other_files_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     result = reproduce("table1", "--out", str(tmp_path))
     assert result.exit_code == 2
-    assert "did not write it" in result.output
+    assert "was not written by crowdfuse" in result.output
 
 
 def test_the_plan_lists_runs_and_executes_none(tmp_path: Path) -> None:

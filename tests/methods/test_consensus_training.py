@@ -17,6 +17,7 @@ from crowdfuse.estimators.cross_fitting import FoldTraining, OutOfFold
 from crowdfuse.labels.folds import assign_folds
 from crowdfuse.methods.consensus_training import N_CLASS_NETWORKS, ConsensusTraining
 from crowdfuse.methods.data import TrainingData
+from crowdfuse.training.loop import UnfitDataError
 
 K, R = 3, 4
 
@@ -196,6 +197,45 @@ def test_a_stopped_fit_continues_with_the_folds_that_are_finished(
         "majority-vote, fold 2 of 2",
     ]
     np.testing.assert_array_equal(clf.predict_proba(X), expected)
+
+
+def test_stored_folds_of_other_labels_are_refused(tmp_path: Path) -> None:
+    X, labels, truth = make_crowd()
+
+    def folds(Y: NDArray[np.int64]) -> list[FoldTraining]:
+        clf = ConsensusTrainingClassifier(epochs=2, folds=2, classes=range(K))
+        return clf.fold_trainings(clf.prepare(X, Annotations.from_matrix(Y, classes=range(K))))
+
+    one, again = folds(labels)[0].run(tmp_path), folds(labels)[0].run(tmp_path)
+    assert one is not None
+    assert again is not None
+    np.testing.assert_array_equal(one.class_probabilities, again.class_probabilities)
+    with pytest.raises(ValueError, match="belongs to a training run with other settings or data"):
+        folds(np.stack([truth] * R, 1))[0].run(tmp_path)
+
+
+def test_validation_keeps_the_gates_that_were_trained() -> None:
+    X, labels, _ = make_crowd(300)
+    clf = ConsensusTrainingClassifier(epochs=20, folds=2, classes=range(K), learning_rate=0.01)
+    assert clf.fit(X, labels, validation=0.2).annotator_accuracy_per_item(X).mean() > 0.75  # untrained: 0.5
+
+
+def test_partial_fit_keeps_what_is_known_of_absent_annotators() -> None:
+    X, labels, truth = make_crowd(200)
+    good, bad = truth, (truth + 1) % K
+    first = Annotations.from_matrix(np.stack([good, good, bad], 1), annotators=["a", "b", "c"], classes=range(K))
+    later = Annotations.from_matrix(labels[:, :2], annotators=["d", "e"], classes=range(K))
+    clf = ConsensusTrainingClassifier(learning_rate=0.01).partial_fit(X, first, epochs=10)
+    before = method_of(clf).right_probability[:3].clone()
+    clf.partial_fit(X, later, epochs=2)
+    assert torch.equal(method_of(clf).right_probability[:3], before)
+    assert before[0] > before[2]
+
+
+def test_gold_without_labels_is_refused_before_any_work() -> None:
+    X, labels, truth = make_crowd()
+    with pytest.raises(UnfitDataError, match="needs labels of annotators"):
+        ConsensusTrainingClassifier(classes=range(K)).fit(X, np.full_like(labels, -1), gold=truth)
 
 
 def test_partial_fit_learns_from_the_labels_and_its_own_predictions() -> None:

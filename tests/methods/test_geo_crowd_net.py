@@ -183,7 +183,7 @@ def test_experts_of_uncertain_items_are_found_only_with_the_volume_of_the_matric
     [
         ({"regularizer": "F"}, "regularizer"),
         ({"volume_weight": -1}, "volume_weight must be a number of at least 0"),
-        ({"start": 1.0}, "start must be a probability"),
+        ({"start": 1.0}, "start must be above 0 and below 1"),
         ({"start": 0.4}, "start must be above chance, which is 0.5 with 2 classes, got 0.4"),
     ],
 )

@@ -64,3 +64,11 @@ def test_dropout_keeps_the_mean_of_the_outputs() -> None:
 def test_other_networks_are_not_stacked(network: nn.Module) -> None:
     assert not is_plain_mlp(network)
     assert isinstance(make_committee([network, network]), Committee)
+
+
+def test_a_frozen_layer_stays_frozen_in_a_committee() -> None:
+    networks = [mlp(4, (8,), 3), mlp(4, (8,), 3)]
+    next(networks[1].parameters()).requires_grad_(False)
+    committee = make_committee(networks)
+    assert isinstance(committee, Committee)
+    assert sum(not parameter.requires_grad for parameter in committee.parameters()) == 1

@@ -86,7 +86,7 @@ def test_label_score_works_in_grid_search() -> None:
 def test_no_labels_raise_an_error() -> None:
     X, _, Y = crowd(60)
     clf = MajorityVoteClassifier(epochs=2).fit(X, Y)
-    with pytest.raises(ValueError, match="no labels to score"):
+    with pytest.raises(ValueError, match="no labels, so the classifier cannot be scored"):
         label_likelihood(clf, X[:3], np.full((3, 4), -1))
 
 

@@ -336,12 +336,13 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             cross_fitted.predictions,
             cross_fitted.data.annotations,
         )
-        learned = np.diff(ann.indptr) > 0
+        learned = (np.diff(ann.indptr) > 0) & (cross_fitted.data.weight > 0)
         probabilities = np.where(learned[:, None], stored.class_probabilities, own.class_probabilities)
         right = own.right_probability
         if right is not None and stored.right_probability is not None:
             position = _positions_of_pairs(labels, ann, self.annotators_)
-            right = np.where(position >= 0, stored.right_probability[position], right)
+            is_stored = (position >= 0) & learned[labels.item]
+            right = np.where(is_stored, stored.right_probability[position], right)
         return OutOfFold(probabilities, right, stored.n_folds, stored.limitations)
 
     def annotator_accuracy_per_item(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.folds import assign_folds
 from crowdfuse.labels.ids import IntArray, format_count
+from crowdfuse.methods.data import fingerprint
 from crowdfuse.quality.consensus import Consensus, consensus
 from crowdfuse.training.distributed import all_gather, is_rank_zero
 from crowdfuse.training.loop import UnfitDataError
@@ -140,14 +142,27 @@ class FoldTraining:
             Uniform probabilities if the method cannot learn from the other rows; `limitations` then says why. None if
             the training was interrupted.
         """
-        found = None if folder is None else all_gather(read_fold(self.file(folder)))[0]  # all processes do the same
+        identity = "" if folder is None else self._identity()
+        # all processes do the same
+        found = None if folder is None else all_gather(read_fold(self.file(folder), identity))[0]
         if found is not None:
             next_training()
             return found
         found = self._train(None if folder is None else self.file(folder).with_suffix(""))
         if found is not None and folder is not None and is_rank_zero():
-            write_fold(self.file(folder), found)
+            write_fold(self.file(folder), found, identity)
         return found
+
+    def _identity(self) -> str:
+        """Return a hash of settings, data and fold: stored predictions are only used for the same training."""
+        arrays = [array for array in (self.gold, self.weight, self.rows, self.fold) if array is not None]
+        described = [
+            self.classifier.method_name,
+            repr(sorted(self.classifier.json_settings().items())),
+            repr(self.classifier.random_state),
+            repr(sorted(fingerprint(self.inputs, self.ann, *arrays).items())),
+        ]
+        return hashlib.sha256("\n".join(described).encode()).hexdigest()
 
     def _train(self, checkpoint: Path | None) -> OutOfFold | None:
         """Return the predictions of a copy that is trained without the fold; None if interrupted."""
@@ -349,11 +364,12 @@ def combine(
     return replace(result, label_weights=weights, limitations=tuple(dict.fromkeys(sentences)))
 
 
-def write_fold(file: Path, predictions: OutOfFold) -> None:
-    """Write the predictions of a fold; the file is complete or absent."""
+def write_fold(file: Path, predictions: OutOfFold, identity: str) -> None:
+    """Write the predictions of a fold and the identity of its training; the file is complete or absent."""
     arrays: dict[str, NDArray[Any]] = {
         "class_probabilities": predictions.class_probabilities,
         "limitations": np.array(predictions.limitations, dtype=np.str_),
+        "identity": np.array(identity),
     }
     if predictions.right_probability is not None:
         arrays["right_probability"] = predictions.right_probability
@@ -361,10 +377,12 @@ def write_fold(file: Path, predictions: OutOfFold) -> None:
         np.savez(stream, **arrays)  # type: ignore[arg-type]  # NumPy's stubs take the names for an option
 
 
-def read_fold(file: Path) -> OutOfFold | None:
-    """Return the predictions of a fold; None if they are not stored."""
+def read_fold(file: Path, identity: str) -> OutOfFold | None:
+    """Return the predictions of a fold; None if they are not stored, or belong to another training."""
     if not file.exists():
         return None
     with np.load(file, allow_pickle=False) as arrays:
+        if str(arrays["identity"]) != identity:
+            return None
         limitations = tuple(arrays["limitations"].tolist())
         return OutOfFold(arrays["class_probabilities"], arrays.get("right_probability"), 0, limitations)

@@ -159,6 +159,12 @@ class ConsensusTraining(Method):
 
     # ---- training ------------------------------------------------------------------------------
 
+    def unsupported_reason(self, data: TrainingData) -> str | None:
+        """Return that the method needs labels, if there are none."""
+        if data.annotations.n_labels:
+            return None
+        return "consensus-training needs labels of annotators, and there are none; true-label learns from gold alone"
+
     def phases(self, epochs: int) -> list[Phase]:
         """Return a phase for the class networks and one for the gate network."""
         gates = max(1, round(GATE_SHARE * epochs))
@@ -187,19 +193,26 @@ class ConsensusTraining(Method):
         target[known] = np.eye(self.n_classes, dtype=np.float32)[data.gold[known]]
         self.register_buffer("target", torch.from_numpy(target), persistent=False)
         left_out_by = np.full(len(data), -1)
-        rows = np.flatnonzero(self.training_mask(data))
+        rows = np.flatnonzero(self.training_mask(data) & (data.weight > 0))
         if self.n_class_networks > 1 and len(rows) >= self.n_class_networks:
             for network, part in enumerate(assign_folds(rows, self.n_class_networks, self.seed)):
                 left_out_by[part] = network
         self.register_buffer("left_out_by", torch.from_numpy(left_out_by), persistent=False)
         model = found.annotators
-        self.right_probability.copy_(torch.from_numpy(model.accuracy))
+        known_annotators = self._annotators_to_update(data)
+        self.right_probability[known_annotators] = torch.from_numpy(model.accuracy).float()[known_annotators]
         self.wrong_labels.copy_(torch.from_numpy(model.wrong_labels.T.copy()))
         if len(self.confusion):
             assert model.confusions is not None
-            self.confusion.copy_(torch.from_numpy(model.confusions.transpose(0, 2, 1).copy()))
+            matrices = torch.from_numpy(model.confusions.transpose(0, 2, 1).copy()).float()
+            self.confusion[known_annotators] = matrices[known_annotators]
         self.gate_weight.fill_(model.gate_weight)
         self.is_trained.fill_(True)
+
+    def _annotators_to_update(self, data: TrainingData) -> Tensor:
+        """Return a mask of the annotators that this data tells about: all at first, later those with labels."""
+        has_labels = np.bincount(data.annotations.annotator, minlength=self.n_annotators) > 0
+        return torch.from_numpy(has_labels | (not self.is_trained))
 
     def _own_consensus(self, data: TrainingData) -> TrainingConsensus:
         """Return the consensus of the labels and, after the first training, of what the networks say."""
@@ -225,7 +238,7 @@ class ConsensusTraining(Method):
         return np.concatenate(parts)
 
     def finish(self, data: TrainingData) -> None:
-        """Measure the mean gate of each annotator, from which the gates of single items are counted.
+        """Compute the mean gate of each annotator; the gates of single items are measured relative to it.
 
         Parameters
         ----------
@@ -240,7 +253,8 @@ class ConsensusTraining(Method):
             for batch in stream:
                 parts.append(self._gate_logits(self.features(batch.x.float()), batch.item, batch.annotator).numpy())
         means = center_gates(np.concatenate(parts).astype(np.float64), ann.annotator, self.n_annotators)[1]
-        self.gate_mean.copy_(torch.from_numpy(means))
+        has_labels = torch.from_numpy(np.bincount(ann.annotator, minlength=self.n_annotators) > 0)
+        self.gate_mean[has_labels] = torch.from_numpy(means).float()[has_labels]
 
     def loss(self, batch: Batch) -> Loss:
         """Return the loss of the phase; gold is part of the consensus that is trained on."""

@@ -129,6 +129,8 @@ def is_plain_mlp(network: nn.Module) -> bool:
     >>> is_plain_mlp(nn.Sequential(nn.Flatten(), mlp(4, (8,), 3))), is_plain_mlp(nn.Conv1d(1, 1, 1))
     (True, False)
     """
+    if not all(parameter.requires_grad for parameter in network.parameters()):
+        return False  # a frozen layer must stay as it is
     layers = [part for part in network.modules() if not list(part.children()) and not isinstance(part, nn.Flatten)]
     if not layers or not isinstance(layers[-1], nn.Linear) or len({p.p for p in layers if type(p) is nn.Dropout}) > 1:
         return False

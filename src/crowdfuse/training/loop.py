@@ -470,6 +470,10 @@ class _Loop:
             record["phase"] = self.phase.name
         if self.job.validation is not None:
             self._validate(self.job.validation, record)
+        if self.phase.selection == "never" and self.phase.trainable is not None and state.best_weights is not None:
+            # the epoch was chosen in an earlier phase: its weights get what this phase trains
+            weights = copy_weights(self.method)
+            state.best_weights |= {name: tensor for name, tensor in weights.items() if _is_trained(name, self.phase)}
         state.history.append(record)
         state.epoch += 1
         state.n_batches_done = 0
