@@ -17,7 +17,7 @@ from PIL import Image
 from scipy import sparse
 from typer.testing import CliRunner
 
-from crowdfuse import Annotations, FusionClassifier, MajorityVoteClassifier
+from crowdfuse import Annotations, ConsensusTrainingClassifier, FusionClassifier, MajorityVoteClassifier
 from crowdfuse.cli import app
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
@@ -513,3 +513,11 @@ def test_file_name_at_the_start_of_a_note_keeps_its_letters(tmp_path: Path) -> N
     summary["notes"] = ["features.npy has no item ids", "two items have no labels"]
     (run / "summary.json").write_text(json.dumps(summary))
     assert report_run(run).facts["notes"][:2] == ["features.npy has no item ids.", "Two items have no labels."]
+
+
+def test_the_default_method_can_report_on_images() -> None:
+    generator = np.random.default_rng(0)
+    said = generator.integers(0, 2, (12, 3))
+    X = generator.random((12, 1, 28, 28)).astype(np.float32)
+    report = ConsensusTrainingClassifier(epochs=2, folds=0).fit(X, said).report(X, said)
+    assert report.facts["map"]["n_items"] == 12

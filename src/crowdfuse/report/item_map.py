@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.decomposition import PCA
+from torch.nn.functional import adaptive_avg_pool2d
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FittedModel, FloatArray, ReportData
 
+MAP_IMAGE_SIZE = 8  # pixels per side, if the images themselves are the features
 N_PCA_ITEMS = 2_000  # the principal components are fitted on this many random items
 MAX_MAP_ITEMS = 10_000
 MAX_FEATURE_VALUES = 50_000_000  # numbers in the feature matrix of the items on the map
@@ -107,5 +109,12 @@ def map_facts(data: ReportData, item_map: ItemMap | None) -> dict[str, Any] | No
 
 
 def _features(model: FittedModel, rows: IntArray) -> FloatArray:
-    """Return the network's features of the given rows, shape (n_rows, n_features)."""
-    return torch.cat(list(model.classifier._features(model.take(rows)))).numpy().astype(np.float64)
+    """Return the network's features of the given rows, shape (n_rows, n_features).
+
+    Some methods have no features of their own, since several networks read the inputs. Images are then reduced in size.
+    """
+    parts = [
+        adaptive_avg_pool2d(h, MAP_IMAGE_SIZE) if h.ndim == 4 else h
+        for h in model.classifier._features(model.take(rows))
+    ]
+    return torch.cat(parts).flatten(1).numpy().astype(np.float64)
