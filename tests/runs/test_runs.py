@@ -421,7 +421,7 @@ def begin(arguments: list[str], pause: str) -> subprocess.Popen[str]:
 
 def arguments(asked: Job, out: Path) -> list[str]:
     given = [asked.labels, "--inputs", str(asked.inputs), "--out", str(out), "--validation", str(asked.validation)]
-    given += ["--folds", str(asked.folds)]
+    given += ["--method", asked.method, "--folds", str(asked.folds)]
     return given + [part for name, value in asked.settings.items() for part in ("--set", f"{name}={value}")]
 
 
