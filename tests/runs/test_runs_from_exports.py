@@ -174,7 +174,8 @@ def test_report_review_and_resume_show_the_texts_of_the_export(tmp_path: Path) -
     inputs = ItemInputs(run)
     assert not inputs.notes
     described = inputs.describe(0)
-    assert (described["kind"], described["text"]) == ("text", text_of(run.items[0]))
+    assert described["kind"] == "text"
+    assert "".join(part for part, _ in described["parts"]) == text_of(run.items[0])
     assert resume(tmp_path / "run", verbose=0)["n_labels"] == sum(map(len, CROWD.values()))
 
 
