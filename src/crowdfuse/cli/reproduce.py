@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -17,6 +18,7 @@ from crowdfuse.cli.grids import (
     Show,
     exit_with_status,
     finished_before,
+    format_command,
     missing_cells,
     open_store,
     print_plan,
@@ -237,10 +239,9 @@ def _as_typed(
 ) -> str:
     """Return the command that produces this table."""
     options = {"--scale": size, "--values": values, "--methods": methods, "--seeds": seeds, "--epochs": epochs}
-    given = [f"{option} {value}" for option, value in (options | {"--items": items}).items() if value is not None]
-    given += ["--bf16"] * bf16
-    given += [f"--annotator {pair}" for pair in annotator or []] + ["--skip-unreadable"] * skip_unreadable
-    return " ".join(["crowdfuse reproduce", name, *given])
+    given = ["--bf16"] * bf16
+    given += [f"--annotator {shlex.quote(pair)}" for pair in annotator or []] + ["--skip-unreadable"] * skip_unreadable
+    return " ".join([format_command(name, options | {"--items": items}), *given])
 
 
 @print_errors

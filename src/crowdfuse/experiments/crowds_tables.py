@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from crowdfuse.experiments.correct_items import decode_correct
 from crowdfuse.experiments.crowds import ACCURACY, DATASETS, EXPERIMENT_NAME, EXTERNAL_ACCURACY, NETWORK_SETTINGS
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.result_table import (
+    INTERVAL_TEXTS,
+    SEEDS,
+    SEEDS_AND_ITEMS,
     UPPER_BOUND,
     PairedDifference,
     Table,
     TableEntry,
     format_difference,
     make_table,
-    paired_difference,
     standard_error,
 )
 from crowdfuse.experiments.store import Record
@@ -81,9 +82,9 @@ def write_crowds_report(tables: CrowdTables, folder: Path, command: str) -> dict
     numbers = collect_numbers(tables)
     write_text(folder / "table.md", render_markdown(tables, command))
     write_json(folder / "table.json", {"command": command, **numbers})
-    panels = differences_over_seeds(tables.trained, SOFT_VOTE)
+    panels = differences_from(tables.trained, SOFT_VOTE)
     if panels:
-        title = f"Each method minus {REFERENCES[SOFT_VOTE]}, 95 % interval over seeds and items"
+        title = f"Each method minus {REFERENCES[SOFT_VOTE]}, 95 % interval"
         plots.save_figure(plots.paired_differences(_points(panels), title), folder / "differences.png")
     return numbers
 
@@ -91,8 +92,8 @@ def write_crowds_report(tables: CrowdTables, folder: Path, command: str) -> dict
 def collect_numbers(tables: CrowdTables) -> dict[str, Any]:
     """Return all numbers, for JSON."""
     entries = [*tables.trained.entries.values(), *tables.labels_only.entries.values()]
-    differences = [differences_over_seeds(tables.trained, reference) for reference in REFERENCES]
-    differences.append(differences_over_items(tables.labels_only, SOFT_VOTE))
+    differences = [differences_from(tables.trained, reference) for reference in REFERENCES]
+    differences.append(differences_from(tables.labels_only, SOFT_VOTE))
     return {
         "experiment": EXPERIMENT_NAME,
         "datasets": {**_all_facts(tables.trained), **_all_facts(tables.labels_only)},
@@ -121,34 +122,12 @@ def _entry_numbers(entry: TableEntry) -> dict[str, Any]:
 # ---- differences -----------------------------------------------------------------------------
 
 
-def differences_over_seeds(table: Table, reference: str) -> Differences:
-    """Return the difference of each method to the reference, paired by split, network and seed."""
+def differences_from(table: Table, reference: str) -> Differences:
+    """Return the difference of each method to the reference, paired by seed and its split."""
     found = {
-        column: [one.reversed() for one in table.paired_differences(reference, at=column)] for column in table.values
+        column: [one.reversed() for one in table.paired_differences(reference, [column])] for column in table.values
     }
     return {column: differences for column, differences in found.items() if differences}
-
-
-def differences_over_items(table: Table, reference: str) -> Differences:
-    """Return the difference of each method to the reference, paired by item (accuracies are means over seeds)."""
-    found: Differences = {}
-    for column in table.values:
-        for row in table.rows:
-            seeds = [
-                seed
-                for seed in table.seeds
-                if (row, column, seed) in table.records and (reference, column, seed) in table.records
-            ]
-            if row == reference or not seeds:
-                continue
-            ours, theirs = (
-                np.mean([decode_correct(table.records[name, column, seed].result) for seed in seeds], axis=0)
-                for name in (row, reference)
-            )
-            found.setdefault(column, []).append(
-                paired_difference(row, reference, 100 * (ours - theirs), interval_over="items")
-            )
-    return found
 
 
 def fusion_verdicts(table: Table) -> list[str]:
@@ -156,7 +135,7 @@ def fusion_verdicts(table: Table) -> list[str]:
     found = []
     for reference, name in REFERENCES.items():
         sorted_by: dict[str, list[str]] = {}
-        for column, differences in differences_over_seeds(table, reference).items():
+        for column, differences in differences_from(table, reference).items():
             for one in differences:
                 if one.method == FUSION:
                     sorted_by.setdefault(_verdict(one), []).append(column)
@@ -200,14 +179,13 @@ def _trained(table: Table) -> list[str]:
         *fusion_verdicts(table),
     ]
     for reference, name in REFERENCES.items():
-        differences = differences_over_seeds(table, reference)
+        differences = differences_from(table, reference)
         if differences:
             sections += [f"## Each method minus {name}, in points", _differences(differences)]
     return [
         *sections,
-        "Paired by split, network and seed; in brackets the 95 % bootstrap interval over seeds and test items "
-        "(external "
-        "test: the t-interval over seeds).",
+        f"Paired by split, network and seed; in brackets {INTERVAL_TEXTS[SEEDS_AND_ITEMS]} (external test: "
+        f"{INTERVAL_TEXTS[SEEDS]}).",
         "### The data sets",
         _sets(table),
         "\n".join(notes),
@@ -223,11 +201,11 @@ def _labels_only(table: Table) -> list[str]:
         "and starts MACE; ± is the standard deviation over seeds.",
         _accuracies(table),
     ]
-    differences = differences_over_items(table, SOFT_VOTE)
+    differences = differences_from(table, SOFT_VOTE)
     if differences:
         sections += [
             "## Each method minus majority vote, in points",
-            "Paired by item, each with its mean over seeds; in brackets the 95 % t-interval over items.",
+            f"Paired by seed and item; in brackets {INTERVAL_TEXTS[SEEDS_AND_ITEMS]}.",
             _differences(differences),
         ]
     return [*sections, "### The data sets", _sets(table)]

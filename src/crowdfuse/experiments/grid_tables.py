@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.experiments.grid import Experiment
-from crowdfuse.experiments.result_table import Table, TableEntry, format_difference
+from crowdfuse.experiments.result_table import INTERVAL_TEXTS, PairedDifference, Table, TableEntry, format_difference
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import markdown_table
@@ -45,7 +45,7 @@ def collect_numbers(experiment: Experiment, table: Table) -> dict[str, Any]:
         "experiment": experiment.name,
         "parameter": experiment.parameter,
         "table": [entry.to_dict() for entry in table.entries.values()],
-        "paired_differences": [one.to_dict() for one in table.paired_differences(experiment.main_method)],
+        "paired_differences": [one.to_dict() for one in pooled_differences(experiment, table)],
         "true_annotator_accuracy": _shares(table),
         "auroc": _aurocs(experiment, table),
     }
@@ -121,7 +121,7 @@ def _cell(entry: TableEntry | None, paper: str | None) -> str:
 
 def _mean(experiment: Experiment, table: Table, row: str) -> str:
     """Return the mean over the declared values of the experiment, if all are finished."""
-    own = [value if isinstance(value, str) else f"{value:g}" for value in experiment.values]
+    own = declared_values(experiment)
     entries = [table.entries[row, value] for value in own if (row, value) in table.entries]
     if len(entries) < len(own):
         return "-"
@@ -164,36 +164,50 @@ def _paper_gaps(table: Table) -> list[str]:
     ]
 
 
+def declared_values(experiment: Experiment) -> list[str]:
+    """Return the declared values of the experiment as they are written in tables."""
+    return [value if isinstance(value, str) else f"{value:g}" for value in experiment.values]
+
+
+def pooled_differences(experiment: Experiment, table: Table) -> list[PairedDifference]:
+    """Return the differences of the main method over the declared values that have run, or over all if there are none.
+
+    Values beyond the declared ones, such as a control without wrong labels, are left out, as in the column of means.
+    """
+    return table.paired_differences(
+        experiment.main_method, [value for value in declared_values(experiment) if value in table.values] or None
+    )
+
+
 def _differences(experiment: Experiment, table: Table) -> list[str]:
     """Return the section on paired differences."""
     main = experiment.main_method
-    paired = table.paired_differences(main) if main in table.rows else []
+    paired = pooled_differences(experiment, table)
     if not paired:
         return []
     rows = [
         [
             one.baseline,
             one.n_pairs,
+            one.n_seeds,
             f"{one.mean:+.2f}",
             "-" if one.low is None else f"{one.low:+.2f} to {one.high:+.2f}",
         ]
         for one in paired
     ]
-    by_item = any(one.interval_over == "seeds and items" for one in paired)
-    interval = (
-        "95 % bootstrap interval over seeds and test items, all values pooled."
-        if by_item
-        else "95 % t-interval over all pairs of value and seed. Pairs of one seed at several values are not "
-        "independent, so the interval is too narrow."
+    covered = dict.fromkeys(one.interval_over for one in paired)
+    intervals = "; ".join(INTERVAL_TEXTS[of] for of in covered)
+    several = " The difference of a seed is its mean over all values at which both have this seed." * (
+        len(table.values) > 1
     )
     sections = [
         f"## {main.capitalize()} minus each method, in points",
-        f"Paired: the same noise, split, network and seed; {interval}",
-        markdown_table([f"{main} minus", "pairs", "mean", "interval"], rows),
+        f"Paired: the same noise, split, network and seed. Interval: {intervals}.{several}",
+        markdown_table([f"{main} minus", "pairs", "seeds", "mean", "interval"], rows),
     ]
-    if by_item and len(table.values) > 1:
+    if len(table.values) > 1:
         at = {
-            value: {one.baseline: format_difference(one) for one in table.paired_differences(main, value)}
+            value: {one.baseline: format_difference(one) for one in table.paired_differences(main, [value])}
             for value in table.values
         }
         others = [one.baseline for one in paired]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,18 @@ from numpy.typing import NDArray
 from crowdfuse.experiments.correct_items import decode_correct
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import Record, run_key
-from crowdfuse.labels.intervals import bootstrap_interval, t_interval_half_width
+from crowdfuse.labels.intervals import seeds_and_items_half_width, t_interval_half_width
 
 UPPER_BOUND = "true-label"  # trains on gold, so it is not ranked
 RowValue = tuple[str, str]
 """A row of a table, and a value of its parameter."""
+SEEDS, SEEDS_AND_ITEMS = "seeds", "seeds and items"
+INTERVAL_TEXTS = {
+    SEEDS: "the 95 % t-interval of the difference that is expected with other seeds, on the same test items",
+    SEEDS_AND_ITEMS: "the 95 % interval of the difference that is expected with other seeds and other test items of "
+    "the same kind",
+}
+"""What the interval of a difference says, by what it covers; there is none with a single seed."""
 
 
 @dataclass(frozen=True)
@@ -85,21 +92,24 @@ class PairedDifference:
         The difference is the accuracy of `method` minus the accuracy of `baseline`.
     n_pairs : int
         Number of pairs of runs, one run of each method.
+    n_seeds : int
+        Number of seeds. If there are several values of the parameter, each seed has one pair per value.
     mean : float
         Mean difference, in percentage points.
     low, high : float or None
-        Ends of the interval; None if there is only one pair.
-    interval_over : {"seeds", "items", "seeds and items"}, default="seeds"
-        Source of variation that the interval covers: the choice of seeds, of test items, or of both.
+        Ends of the interval; None if there is only one seed.
+    interval_over : {"seeds", "seeds and items"}, default="seeds"
+        What the interval covers: the choice of seeds, or of seeds and test items.
     """
 
     method: str
     baseline: str
     n_pairs: int
+    n_seeds: int
     mean: float
     low: float | None
     high: float | None
-    interval_over: str = "seeds"
+    interval_over: str = SEEDS
 
     def reversed(self) -> PairedDifference:
         """Return the same difference with method and baseline exchanged.
@@ -110,12 +120,12 @@ class PairedDifference:
 
         Examples
         --------
-        >>> reversed = PairedDifference("fusion", "mbem", 3, 2.0, 1.0, 3.0).reversed()
+        >>> reversed = PairedDifference("fusion", "mbem", 3, 3, 2.0, 1.0, 3.0).reversed()
         >>> reversed.method, reversed.mean, reversed.low, reversed.high
         ('mbem', -2.0, -3.0, -1.0)
         """
         low, high = (None if end is None else -end for end in (self.high, self.low))
-        return PairedDifference(self.baseline, self.method, self.n_pairs, -self.mean, low, high, self.interval_over)
+        return replace(self, method=self.baseline, baseline=self.method, mean=-self.mean, low=low, high=high)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the difference as a dictionary for JSON.
@@ -161,59 +171,74 @@ class Table:
         """The seeds of all rows, sorted."""
         return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
 
-    def paired_differences(self, method: str, at: str | None = None) -> list[PairedDifference]:
+    def paired_differences(self, method: str, values: Sequence[str] | None = None) -> list[PairedDifference]:
         """Return the difference between one row and each other row, except the upper bound.
 
         Parameters
         ----------
         method : str
             The row with which the other rows are compared. Each difference is this row minus the other row.
-        at : str or None, default=None
-            Value of the parameter at which rows are compared. If None, rows are compared at all values together.
+        values : sequence of str or None, default=None
+            Values of the parameter at which rows are compared. If None, rows are compared at all values.
 
         Returns
         -------
         list of PairedDifference
-            One mean difference per other row, computed over the values and seeds that both rows have. The interval is a
-            bootstrap interval over seeds and items if the runs store which items were predicted correctly. Otherwise it
-            is Student's t-interval over pairs of runs.
+            One mean difference per other row. Seeds are the units of the interval: the difference of a seed is its mean
+            over values. So that all seeds have the same values, the largest set of pairs of runs is taken in which both
+            rows have every seed at every value. If the runs store which items were predicted correctly, the interval
+            covers seeds and test items, otherwise seeds only.
         """
-        differences_by_row = []
+        found = []
         for row in self.rows:
             if row in (method, UPPER_BOUND):
                 continue
-            pairs = [
-                (value, seed)
-                for value in (self.values if at is None else [at])
-                if (row, value) in self.entries and (method, value) in self.entries
-                for seed in self.entries[row, value].by_seed
-                if seed in self.entries[method, value].by_seed
-            ]
-            if not pairs:
+            of_row, seeds = self._shared_runs(method, row, self.values if values is None else values)
+            if not seeds:
                 continue
-            by_item = self._by_item(method, row, pairs)
-            if by_item is not None:
-                differences_by_row.append(bootstrapped_difference(method, row, len(pairs), by_item))
-            else:
-                differences = [
-                    self.entries[method, value].by_seed[seed] - self.entries[row, value].by_seed[seed]
-                    for value, seed in pairs
+            by_item = self._differences_by_item(method, row, of_row, seeds)
+            if by_item is None:
+                by_seed = [
+                    np.mean(
+                        [self.entries[method, at].by_seed[seed] - self.entries[row, at].by_seed[seed] for at in of_row]
+                    )
+                    for seed in seeds
                 ]
-                differences_by_row.append(paired_difference(method, row, np.array(differences)))
-        return differences_by_row
+                mean = float(np.mean(by_seed))
+                half = t_interval_half_width(by_seed) if len(seeds) > 1 else None
+            else:
+                mean, half = float(by_item.mean()), seeds_and_items_half_width(by_item)
+            low, high = (None, None) if half is None else (mean - half, mean + half)
+            interval_over = SEEDS if by_item is None else SEEDS_AND_ITEMS
+            n_pairs = len(of_row) * len(seeds)
+            found.append(PairedDifference(method, row, n_pairs, len(seeds), mean, low, high, interval_over))
+        return found
 
-    def _by_item(self, method: str, row: str, pairs: list[tuple[str, int]]) -> NDArray[np.float64] | None:
+    def _shared_runs(self, method: str, row: str, values: Sequence[str]) -> tuple[list[str], list[int]]:
+        """Return the values and seeds of the largest set in which both rows have every seed at every value."""
+        shared = {
+            value: frozenset(self.entries[method, value].by_seed) & frozenset(self.entries[row, value].by_seed)
+            for value in values
+            if (method, value) in self.entries and (row, value) in self.entries
+        }
+        candidates = [
+            ([value for value in shared if seeds <= shared[value]], sorted(seeds)) for seeds in shared.values()
+        ]
+        return max(candidates, key=lambda one: (len(one[0]) * len(one[1]), len(one[1])), default=([], []))
+
+    def _differences_by_item(
+        self, method: str, row: str, values: Sequence[str], seeds: Sequence[int]
+    ) -> NDArray[np.float64] | None:
         """Return differences (n_seeds, n_items) in points, means over values; None if correct items are not stored."""
-        by_seed: dict[int, list[NDArray[np.float64]]] = {}
-        for value, seed in pairs:
-            ours, theirs = (self._is_correct(name, value, seed) for name in (method, row))
-            if ours is None or theirs is None or len(ours) != len(theirs):
-                return None
-            by_seed.setdefault(seed, []).append(100 * (ours - theirs))
-        lengths = {len(difference) for differences in by_seed.values() for difference in differences}
-        if len(lengths) != 1 or len(by_seed) < 2:
+        found = [
+            [self._is_correct(name, value, seed) for value in values] for name in (method, row) for seed in seeds
+        ]
+        known = [is_correct for runs in found for is_correct in runs if is_correct is not None]
+        is_complete = len(known) == len(found) * len(values) and len({len(one) for one in known}) == 1
+        if len(seeds) < 2 or not is_complete:
             return None
-        return np.stack([np.mean(differences, axis=0) for differences in by_seed.values()])
+        of_method, of_row = np.mean(np.array(known).reshape(2, len(seeds), len(values), -1), axis=2)
+        return np.asarray(100 * (of_method - of_row))
 
     def _is_correct(self, row: str, value: str, seed: int) -> NDArray[np.float64] | None:
         """Return 1 for each correct item of a run, else 0. None if they are not stored or contradict the table."""
@@ -222,57 +247,6 @@ class Table:
             return None
         is_correct = decode_correct(record.result).astype(np.float64)
         return is_correct if np.isclose(100 * is_correct.mean(), self.entries[row, value].by_seed[seed]) else None
-
-
-def bootstrapped_difference(method: str, baseline: str, n_pairs: int, by_item: NDArray[np.float64]) -> PairedDifference:
-    """Return the mean difference with a 95 % bootstrap interval over seeds and items.
-
-    Parameters
-    ----------
-    method, baseline : str
-        The two methods.
-    n_pairs : int
-        Number of pairs of runs.
-    by_item : ndarray of shape (n_seeds, n_items)
-        Difference in percentage points for each seed and item. Column j may hold different items for different seeds;
-        the bootstrap draws columns.
-
-    Returns
-    -------
-    PairedDifference
-
-    Examples
-    --------
-    >>> bootstrapped_difference("a", "b", 3, np.ones((3, 50))).low
-    1.0
-    """
-    low, high = bootstrap_interval(by_item)
-    return PairedDifference(method, baseline, n_pairs, float(by_item.mean()), low, high, "seeds and items")
-
-
-def paired_difference(
-    method: str, baseline: str, differences: NDArray[Any], interval_over: str = "seeds"
-) -> PairedDifference:
-    """Return the mean of differences, with Student's 95 % t-interval if there are at least two differences.
-
-    Parameters
-    ----------
-    method, baseline : str
-        The two methods.
-    differences : ndarray of shape (n_pairs,)
-        Accuracy of `method` minus accuracy of `baseline`, in percentage points, for each pair.
-    interval_over : str, default="seeds"
-        What the pairs are: "seeds" or "items".
-
-    Returns
-    -------
-    PairedDifference
-    """
-    mean = float(differences.mean())
-    if len(differences) < 2:
-        return PairedDifference(method, baseline, len(differences), mean, None, None, interval_over)
-    half = t_interval_half_width(differences)
-    return PairedDifference(method, baseline, len(differences), mean, mean - half, mean + half, interval_over)
 
 
 def make_table(
@@ -355,7 +329,7 @@ def format_difference(paired: PairedDifference) -> str:
 
     Examples
     --------
-    >>> format_difference(PairedDifference("fusion", "mbem", 3, 2.0, 1.0, 3.0))
+    >>> format_difference(PairedDifference("fusion", "mbem", 3, 3, 2.0, 1.0, 3.0))
     '+2.00 (+1.00 to +3.00)'
     """
     interval = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.intervals import (
-    bootstrap_interval,
     proportion_with_interval,
+    seeds_and_items_half_width,
     t_interval_half_width,
     wilson_interval,
 )
@@ -16,8 +16,8 @@ __all__ = [
     "Annotations",
     "Summary",
     "argmax_breaking_ties",
-    "bootstrap_interval",
     "proportion_with_interval",
+    "seeds_and_items_half_width",
     "t_interval_half_width",
     "vote_counts",
     "vote_shares",
