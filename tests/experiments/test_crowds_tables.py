@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from crowdfuse.experiments.correct_items import encode_correct
 from crowdfuse.experiments.crowds import crowd_cells
 from crowdfuse.experiments.crowds_tables import (
     CrowdTables,
     collect_numbers,
     crowd_tables,
-    differences_over_items,
-    differences_over_seeds,
+    differences_from,
     fusion_verdicts,
     render_markdown,
 )
 from crowdfuse.experiments.store import Record
+from crowdfuse.labels.intervals import seeds_and_items_half_width
 
 CROWD = {"n_items": 10, "n_annotators": 3, "n_labels": 30, "n_classes": 2, "label_accuracy": 0.8}
 
@@ -49,23 +50,50 @@ def alone(right: dict[str, list[list[bool]]]) -> CrowdTables:
 
 def test_differences_are_of_the_method_minus_the_reference() -> None:
     table = trained({"fusion": [0.8, 0.9, 0.9], "majority-vote": [0.7, 0.75, 0.85], "true-label": [1, 1, 1]}).trained
-    (one,) = differences_over_seeds(table, "majority-vote")["LabelMe"]
+    (one,) = differences_from(table, "majority-vote")["LabelMe"]
     by_hand = stats.ttest_rel([80, 90, 90], [70, 75, 85])
     low, high = by_hand.confidence_interval(0.95)
     assert (one.method, one.baseline, one.n_pairs) == ("fusion", "majority-vote", 3)
     assert (one.mean, one.low, one.high) == pytest.approx((10, low, high))
-    assert differences_over_seeds(table, "two-stage") == {}
+    assert differences_from(table, "two-stage") == {}
 
 
-def test_differences_without_inputs_are_paired_by_item() -> None:
+def test_differences_without_inputs_cover_seeds_and_items() -> None:
     generator = np.random.default_rng(0)
     vote, mace = generator.random((2, 2, 50)) < 0.7
     table = alone({"majority-vote": vote.tolist(), "mace": mace.tolist()}).labels_only
-    (one,) = differences_over_items(table, "majority-vote")["dog"]
-    by_hand = stats.ttest_rel(100 * mace.mean(0), 100 * vote.mean(0))
-    low, high = by_hand.confidence_interval(0.95)
-    assert one.n_pairs == 50
-    assert (one.mean, one.low, one.high) == pytest.approx((100 * (mace.mean() - vote.mean()), low, high))
+    (one,) = differences_from(table, "majority-vote")["dog"]
+    difference = 100.0 * mace - 100.0 * vote
+    half = seeds_and_items_half_width(difference)
+    assert (one.n_pairs, one.interval_over) == (2, "seeds and items")
+    assert (one.mean, one.low, one.high) == pytest.approx(
+        (difference.mean(), difference.mean() - half, difference.mean() + half)
+    )
+
+
+def test_test_items_that_the_seed_draws_are_not_taken_for_a_fixed_test_set() -> None:
+    seeds = {"fusion": [0.8, 0.9, 0.7], "majority-vote": [0.7, 0.7, 0.7]}
+    assert _intervals(seeds, "labelme") == {"seeds and items"}
+    assert _intervals(seeds, "sentiment") == {"seeds"}
+
+
+def _intervals(accuracies: dict[str, list[float]], value: str) -> set[str]:
+    """Return what the intervals of a data set cover, for runs that store which items are right."""
+    made = crowd_cells([value], list(accuracies), [0, 1, 2])
+    records = [
+        Record(
+            cell.run,
+            {
+                "accuracy": accuracies[cell.row][cell.seed],
+                "crowd_summary": CROWD,
+                **encode_correct(np.arange(10) < 10 * accuracies[cell.row][cell.seed]),
+            },
+            1.0,
+        )
+        for cell in made
+    ]
+    tables = crowd_tables(made, records)
+    return {one.interval_over for of in differences_from(tables.trained, "majority-vote").values() for one in of}
 
 
 @pytest.mark.parametrize(
@@ -102,6 +130,6 @@ def test_paired_differences_in_json_say_what_their_interval_covers() -> None:
     trained_tables = trained({"fusion": [0.8, 0.9, 0.9], "majority-vote": [0.7, 0.75, 0.85]})
     (over_seeds,) = collect_numbers(trained_tables)["paired_differences"]
     assert (over_seeds["dataset"], over_seeds["interval_over"]) == ("LabelMe", "seeds")
-    label_tables = alone({"majority-vote": [[True, False, True]], "mace": [[True, True, True]]})
+    label_tables = alone({"majority-vote": [[True, False, True]] * 2, "mace": [[True, True, True]] * 2})
     (over_items,) = collect_numbers(label_tables)["paired_differences"]
-    assert (over_items["dataset"], over_items["interval_over"]) == ("dog", "items")
+    assert (over_items["dataset"], over_items["interval_over"]) == ("dog", "seeds and items")

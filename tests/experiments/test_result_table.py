@@ -7,8 +7,9 @@ from crowdfuse import FusionClassifier
 from crowdfuse.experiments.correct_items import encode_correct
 from crowdfuse.experiments.grid import Cell, Experiment, Scale
 from crowdfuse.experiments.paper import paper_table
-from crowdfuse.experiments.result_table import Table, bootstrapped_difference, make_table
+from crowdfuse.experiments.result_table import Table, make_table
 from crowdfuse.experiments.store import Record
+from crowdfuse.labels.intervals import t_interval_half_width
 
 EXPERIMENT = Experiment(
     name="toy",
@@ -89,22 +90,40 @@ def test_mean_std_and_ranks() -> None:
     assert [fusion.paper_rank, mbem.paper_rank, made.entries["wdn", "30"].paper_rank] == [2, 1, None]
 
 
-def test_differences_are_paired_over_common_cells() -> None:
+def test_seeds_are_the_units_of_an_interval() -> None:
     made = table(
         {
-            ("fusion", "30", 0): 0.9,
-            ("fusion", "30", 1): 0.8,
-            ("fusion", "31", 0): 0.7,
-            ("mbem", "30", 0): 0.8,
-            ("mbem", "31", 0): 0.5,
-            ("mbem", "31", 1): 0.1,
+            (row, value, seed): accuracy
+            for seed, gain in enumerate((0.10, 0.20, 0.30))
+            for value, more in (("30", 0.05), ("31", -0.05))
+            for row, accuracy in (("fusion", 0.5 + gain + more), ("mbem", 0.5))
         }
     )
     (one,) = made.paired_differences("fusion")
-    assert (one.baseline, one.n_pairs) == ("mbem", 2)
-    assert one.mean == pytest.approx(15)
-    assert one.low == pytest.approx(15 - 12.706 * 5, abs=0.01)  # t of one degree of freedom, standard error 5
-    assert one.high == pytest.approx(15 + 12.706 * 5, abs=0.01)
+    half = 4.303 * 10 / 3**0.5  # t of two degrees of freedom; the differences of the seeds are 10, 20 and 30
+    assert (one.baseline, one.n_pairs, one.n_seeds, one.interval_over) == ("mbem", 6, 3, "seeds")
+    assert (one.mean, one.low, one.high) == pytest.approx((20, 20 - half, 20 + half), abs=0.01)
+    (at_30,) = made.paired_differences("fusion", ["30"])
+    assert (at_30.n_pairs, at_30.n_seeds, at_30.mean) == (3, 3, pytest.approx(25))
+
+
+def test_a_single_seed_has_no_interval_at_any_number_of_values() -> None:
+    made = table({(row, value, 0): 0.5 for row in ("fusion", "mbem") for value in ("30", "31", "32")})
+    (one,) = made.paired_differences("fusion")
+    assert (one.n_pairs, one.n_seeds, one.low, one.high) == (3, 1, None, None)
+
+
+def test_all_seeds_of_a_difference_have_the_same_values() -> None:
+    """Seed 2 has run at one value only, so it counts there and not in the difference over all values."""
+    places = [("30", 0), ("30", 1), ("31", 0), ("31", 1), ("31", 2), ("32", 0), ("32", 1)]
+    made = table(
+        {(row, *place): accuracy for place in places for row, accuracy in (("fusion", 0.7), ("mbem", 0.5))}
+        | {("fusion", "30", 3): 0.1}
+    )
+    (one,) = made.paired_differences("fusion")
+    assert (one.n_pairs, one.n_seeds) == (6, 2)
+    (at_31,) = made.paired_differences("fusion", ["31"])
+    assert (at_31.n_pairs, at_31.n_seeds) == (3, 3)
 
 
 def test_annotators_are_summarized_where_the_paper_does_so() -> None:
@@ -121,33 +140,20 @@ def test_every_number_of_table_1_is_stored() -> None:
     assert paper_table("1")["35", "wdn"] == 32.0
 
 
-def test_the_bootstrap_also_draws_items() -> None:
-    """Compare the bootstrap interval over seeds and items with its theoretical variance."""
-    generator = np.random.default_rng(0)
-    of_items = generator.choice([-100.0, 0.0, 100.0], 4000) + 1.0
-    found = bootstrapped_difference("one", "other", 5, np.tile(of_items, (5, 1)))
-    error = of_items.std() / np.sqrt(4000)  # seeds are all the same: no luck but that of items
-    assert found.low is not None
-    assert found.high is not None
-    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.08)
-    seeds = np.repeat(np.array([[-2.0], [0.0], [1.0], [3.0]]), 50, axis=1)  # no luck but that of seeds
-    found = bootstrapped_difference("one", "other", 4, seeds)
-    assert found.mean == 0.5
-    assert (found.low, found.high) == pytest.approx((-1.25, 2.25), abs=0.3)
-
-
-def test_runs_with_correct_items_have_the_wider_interval() -> None:
+def test_runs_with_correct_items_have_an_interval_over_seeds_and_items() -> None:
     cells = [Cell(row, "30", seed, {"row": row, "seed": seed}) for row in ("gated", "mbem") for seed in (0, 1, 2)]
     rights = {"gated": np.arange(100) < 90, "mbem": np.arange(100) >= 20}
     records = [
         Record(cell.run, {"test_accuracy": float(rights[cell.row].mean()), **encode_correct(rights[cell.row])}, 1.0)
         for cell in cells
     ]
-    (one,) = make_table(cells, records, "test_accuracy", {}).paired_differences("gated")
+    made = make_table(cells, records, "test_accuracy", {})
+    (one,) = made.paired_differences("gated")
+    half = t_interval_half_width(100.0 * rights["gated"] - 100.0 * rights["mbem"])  # the seeds are equal
     assert one.interval_over == "seeds and items"
-    assert one.mean == pytest.approx(10.0)
-    assert one.low is not None
-    assert one.low < 5  # of three equal seeds a t-interval would be a point
+    assert (one.mean, one.low, one.high) == pytest.approx((10, 10 - half, 10 + half))
+    (one,) = made.paired_differences("gated", same_test_items=False)
+    assert (one.interval_over, one.low, one.high) == ("seeds", pytest.approx(10), pytest.approx(10))
     other = [Record(r.run, r.result | {"test_accuracy": 0.5}, 1.0) for r in records]  # of something else
     (one,) = make_table(cells, other, "test_accuracy", {}).paired_differences("gated")
     assert one.interval_over == "seeds"

@@ -78,6 +78,8 @@ class CrowdBenchmark:
     version : dict of str to str, default={}
         Further entries that identify the data in a stored run. If the form of the data changes, so do these entries,
         and stored runs on the old data are not reused.
+    draws_test_items : bool, default=False
+        Whether each seed draws its test items from the same data, instead of a fixed test set for all seeds.
     """
 
     title: str
@@ -86,6 +88,7 @@ class CrowdBenchmark:
     note: str
     training: dict[str, Any] | None = None
     version: dict[str, str] = field(default_factory=dict)
+    draws_test_items: bool = False
 
 
 DATASETS = {
@@ -103,6 +106,7 @@ DATASETS = {
         "a fifth of the labelled sentences, drawn by each seed, is the test set; the sentences of the external test "
         "come from another collection. tf-idf of at most 5,000 words and word pairs, not standardized",
         {"batch_size": 64, "epochs": 40, "standardize": False},
+        draws_test_items=True,
     ),
     "cifar10n": CrowdBenchmark(
         "CIFAR-10N",

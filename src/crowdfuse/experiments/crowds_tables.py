@@ -12,13 +12,11 @@ import numpy as np
 from crowdfuse.experiments.crowds import ACCURACY, DATASETS, EXPERIMENT_NAME, EXTERNAL_ACCURACY, NETWORK_SETTINGS
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.result_table import (
-    INTERVAL_TEXTS,
-    SEEDS,
-    SEEDS_AND_ITEMS,
     UPPER_BOUND,
     PairedDifference,
     Table,
     TableEntry,
+    describe_intervals,
     format_difference,
     make_table,
     standard_error,
@@ -124,8 +122,12 @@ def _entry_numbers(entry: TableEntry) -> dict[str, Any]:
 
 def differences_from(table: Table, reference: str) -> Differences:
     """Return the difference of each method to the reference, paired by seed and its split."""
+    drawn = {chosen.title for chosen in DATASETS.values() if chosen.draws_test_items}
     found = {
-        column: [one.reversed() for one in table.paired_differences(reference, [column])] for column in table.values
+        column: [
+            one.reversed() for one in table.paired_differences(reference, [column], same_test_items=column not in drawn)
+        ]
+        for column in table.values
     }
     return {column: differences for column, differences in found.items() if differences}
 
@@ -181,11 +183,13 @@ def _trained(table: Table) -> list[str]:
     for reference, name in REFERENCES.items():
         differences = differences_from(table, reference)
         if differences:
-            sections += [f"## Each method minus {name}, in points", _differences(differences)]
+            sections += [
+                f"## Each method minus {name}, in points",
+                f"Paired by split, network and seed. {_describe_intervals(differences)}",
+                _differences(differences),
+            ]
     return [
         *sections,
-        f"Paired by split, network and seed; in brackets {INTERVAL_TEXTS[SEEDS_AND_ITEMS]} (external test: "
-        f"{INTERVAL_TEXTS[SEEDS]}).",
         "### The data sets",
         _sets(table),
         "\n".join(notes),
@@ -205,7 +209,7 @@ def _labels_only(table: Table) -> list[str]:
     if differences:
         sections += [
             "## Each method minus majority vote, in points",
-            f"Paired by seed and item; in brackets {INTERVAL_TEXTS[SEEDS_AND_ITEMS]}.",
+            f"Paired by seed. {_describe_intervals(differences)}",
             _differences(differences),
         ]
     return [*sections, "### The data sets", _sets(table)]
@@ -231,6 +235,14 @@ def _differences(by_column: Differences) -> str:
     return markdown_table(
         ["method", *by_column], [[row, *(found.get((row, column), "-") for column in by_column)] for row in rows]
     )
+
+
+def _describe_intervals(by_column: Differences) -> str:
+    """Return a sentence for each kind of interval, with the data sets that have it."""
+    columns_by_text: dict[str, list[str]] = {}
+    for column, differences in by_column.items():
+        columns_by_text.setdefault(describe_intervals(differences), []).append(column)
+    return " ".join(f"In brackets for {', '.join(columns)}: {text}." for text, columns in columns_by_text.items())
 
 
 def _sets(table: Table) -> str:

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from crowdfuse.experiments.grid import Experiment
-from crowdfuse.experiments.result_table import INTERVAL_TEXTS, PairedDifference, Table, TableEntry, format_difference
+from crowdfuse.experiments.result_table import (
+    PairedDifference,
+    Table,
+    TableEntry,
+    describe_intervals,
+    format_difference,
+)
 from crowdfuse.io.files import write_json, write_text
 from crowdfuse.report import plots
 from crowdfuse.report.markdown import markdown_table
@@ -195,14 +201,10 @@ def _differences(experiment: Experiment, table: Table) -> list[str]:
         ]
         for one in paired
     ]
-    covered = dict.fromkeys(one.interval_over for one in paired)
-    intervals = "; ".join(INTERVAL_TEXTS[of] for of in covered)
-    several = " The difference of a seed is its mean over all values at which both have this seed." * (
-        len(table.values) > 1
-    )
+    several = " The difference of a seed is its mean over values." if len(table.values) > 1 else ""
     sections = [
         f"## {main.capitalize()} minus each method, in points",
-        f"Paired: the same noise, split, network and seed. Interval: {intervals}.{several}",
+        f"Paired: the same noise, split, network and seed. Interval: {describe_intervals(paired)}.{several}",
         markdown_table([f"{main} minus", "pairs", "seeds", "mean", "interval"], rows),
     ]
     if len(table.values) > 1:
@@ -211,7 +213,7 @@ def _differences(experiment: Experiment, table: Table) -> list[str]:
             for value in table.values
         }
         others = [one.baseline for one in paired]
-        by_value = [[value, *(at[value].get(than, "-") for than in others)] for value in table.values]
+        by_value = [[value, *(at[value].get(than, "-") for than in others)] for value in table.values if at[value]]
         sections += [markdown_table([experiment.parameter, *(f"{main} minus {than}" for than in others)], by_value)]
     return sections
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,11 +19,11 @@ RowValue = tuple[str, str]
 """A row of a table, and a value of its parameter."""
 SEEDS, SEEDS_AND_ITEMS = "seeds", "seeds and items"
 INTERVAL_TEXTS = {
-    SEEDS: "the 95 % t-interval of the difference that is expected with other seeds, on the same test items",
+    SEEDS: "the 95 % t-interval of the difference that is expected with other seeds on the same data",
     SEEDS_AND_ITEMS: "the 95 % interval of the difference that is expected with other seeds and other test items of "
     "the same kind",
 }
-"""What the interval of a difference says, by what it covers; there is none with a single seed."""
+"""What the interval of a difference says, by what it covers."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,9 @@ class Table:
         """The seeds of all rows, sorted."""
         return sorted({seed for entry in self.entries.values() for seed in entry.by_seed})
 
-    def paired_differences(self, method: str, values: Sequence[str] | None = None) -> list[PairedDifference]:
+    def paired_differences(
+        self, method: str, values: Sequence[str] | None = None, *, same_test_items: bool = True
+    ) -> list[PairedDifference]:
         """Return the difference between one row and each other row, except the upper bound.
 
         Parameters
@@ -180,6 +182,9 @@ class Table:
             The row with which the other rows are compared. Each difference is this row minus the other row.
         values : sequence of str or None, default=None
             Values of the parameter at which rows are compared. If None, rows are compared at all values.
+        same_test_items : bool, default=True
+            Whether all seeds have the same test items. If each seed draws its test items from the same data, the
+            intervals cover seeds only.
 
         Returns
         -------
@@ -187,7 +192,7 @@ class Table:
             One mean difference per other row. Seeds are the units of the interval: the difference of a seed is its mean
             over values. So that all seeds have the same values, the largest set of pairs of runs is taken in which both
             rows have every seed at every value. If the runs store which items were predicted correctly, the interval
-            covers seeds and test items, otherwise seeds only.
+            covers seeds and test items, otherwise seeds only. With a single seed there is no interval.
         """
         found = []
         for row in self.rows:
@@ -196,7 +201,7 @@ class Table:
             of_row, seeds = self._shared_runs(method, row, self.values if values is None else values)
             if not seeds:
                 continue
-            by_item = self._differences_by_item(method, row, of_row, seeds)
+            by_item = self._differences_by_item(method, row, of_row, seeds) if same_test_items else None
             if by_item is None:
                 by_seed = [
                     np.mean(
@@ -230,9 +235,7 @@ class Table:
         self, method: str, row: str, values: Sequence[str], seeds: Sequence[int]
     ) -> NDArray[np.float64] | None:
         """Return differences (n_seeds, n_items) in points, means over values; None if correct items are not stored."""
-        found = [
-            [self._is_correct(name, value, seed) for value in values] for name in (method, row) for seed in seeds
-        ]
+        found = [[self._is_correct(name, value, seed) for value in values] for name in (method, row) for seed in seeds]
         known = [is_correct for runs in found for is_correct in runs if is_correct is not None]
         is_complete = len(known) == len(found) * len(values) and len({len(one) for one in known}) == 1
         if len(seeds) < 2 or not is_complete:
@@ -336,6 +339,18 @@ def format_difference(paired: PairedDifference) -> str:
         "" if paired.low is None or paired.high is None else f" ({_signed(paired.low)} to {_signed(paired.high)})"
     )
     return _signed(paired.mean) + interval
+
+
+def describe_intervals(differences: Iterable[PairedDifference]) -> str:
+    """Return what the intervals of differences say, for the text beside a table.
+
+    Examples
+    --------
+    >>> describe_intervals([PairedDifference("fusion", "mbem", 1, 1, 2.0, None, None)])
+    'no interval, because there is a single seed'
+    """
+    covered = dict.fromkeys(one.interval_over for one in differences if one.low is not None)
+    return " or ".join(INTERVAL_TEXTS[of] for of in covered) or "no interval, because there is a single seed"
 
 
 def standard_error(accuracy: float, n_items: int) -> float:

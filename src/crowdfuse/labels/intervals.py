@@ -117,9 +117,7 @@ def seeds_and_items_half_width(differences: NDArray[np.float64]) -> float:
     Parameters
     ----------
     differences : ndarray of shape (n_seeds, n_items)
-        One value per seed and item; at least two of each. If each seed has test items of its own, column j holds
-        different items for different seeds. Then the part over items is close to 0, because the part over seeds already
-        contains it.
+        One value per seed and item; at least two of each. Column j holds the same item for every seed.
 
     Returns
     -------
