@@ -144,7 +144,7 @@ def measure_all(size: tuple[int, int, int, int], seconds: float) -> dict[str, An
     return row
 
 
-def _format_cell(figures: dict[str, float] | None, ours: dict[str, float]) -> str:
+def format_cell(figures: dict[str, float] | None, ours: dict[str, float]) -> str:
     if figures is None:
         return "too large"
     text = f"{1e3 * figures['seconds']:.2f} ms, {figures['bytes'] / 1e6:.0f} MB"
@@ -169,7 +169,7 @@ def main() -> None:
     for size in SIZES:
         row = measure_all(size, given.seconds)
         rows.append(row)
-        cells = [_format_cell(row[kind], row["ours"]) for kind in ("ours", "textbook", "two-step", "backbone")]
+        cells = [format_cell(row[kind], row["ours"]) for kind in ("ours", "textbook", "two-step", "backbone")]
         print(f"| {', '.join(map(str, size))} | {' | '.join(cells)} |", flush=True)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=2) + "\n")

@@ -104,7 +104,8 @@ def test_seeds_are_the_units_of_an_interval() -> None:
     assert (one.baseline, one.n_pairs, one.n_seeds, one.interval_over) == ("mbem", 6, 3, "seeds")
     assert (one.mean, one.low, one.high) == pytest.approx((20, 20 - half, 20 + half), abs=0.01)
     (at_30,) = made.paired_differences("fusion", ["30"])
-    assert (at_30.n_pairs, at_30.n_seeds, at_30.mean) == (3, 3, pytest.approx(25))
+    assert (at_30.n_pairs, at_30.n_seeds) == (3, 3)
+    assert at_30.mean == pytest.approx(25)
 
 
 def test_a_single_seed_has_no_interval_at_any_number_of_values() -> None:
@@ -153,7 +154,8 @@ def test_runs_with_correct_items_have_an_interval_over_seeds_and_items() -> None
     assert one.interval_over == "seeds and items"
     assert (one.mean, one.low, one.high) == pytest.approx((10, 10 - half, 10 + half))
     (one,) = made.paired_differences("gated", same_test_items=False)
-    assert (one.interval_over, one.low, one.high) == ("seeds", pytest.approx(10), pytest.approx(10))
+    assert one.interval_over == "seeds"
+    assert (one.low, one.high) == pytest.approx((10, 10))
     other = [Record(r.run, r.result | {"test_accuracy": 0.5}, 1.0) for r in records]  # of something else
     (one,) = make_table(cells, other, "test_accuracy", {}).paired_differences("gated")
     assert one.interval_over == "seeds"

@@ -203,13 +203,12 @@ class Table:
                 continue
             by_item = self._differences_by_item(method, row, of_row, seeds) if same_test_items else None
             if by_item is None:
-                by_seed = [
-                    np.mean(
-                        [self.entries[method, at].by_seed[seed] - self.entries[row, at].by_seed[seed] for at in of_row]
-                    )
-                    for seed in seeds
-                ]
-                mean = float(np.mean(by_seed))
+                ours, theirs = (
+                    np.array([[self.entries[name, at].by_seed[seed] for at in of_row] for seed in seeds])
+                    for name in (method, row)
+                )
+                by_seed = (ours - theirs).mean(1)
+                mean = float(by_seed.mean())
                 half = t_interval_half_width(by_seed) if len(seeds) > 1 else None
             else:
                 mean, half = float(by_item.mean()), seeds_and_items_half_width(by_item)
