@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from pathlib import Path
@@ -18,8 +17,8 @@ from crowdfuse.experiments.method_results import Dataset, MethodResults, collect
 from crowdfuse.experiments.method_results_table import describe_default, render_results_table
 from crowdfuse.experiments.methods_page import method_facts, render_methods_page
 from crowdfuse.labels.intervals import t_interval_half_width
+from tests.stored_results import PROJECT, load_benchmark
 
-PROJECT = Path(__file__).parents[2]
 DATASETS = [Dataset(name, "real crowds", f"photographs of {name}") for name in ("dogs", "cats", "birds")]
 ACCURACIES = {
     "gated": {"dogs": 90.0, "cats": 60.0},
@@ -46,12 +45,7 @@ def call(*arguments: str) -> Result:
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
     """Return the script that runs the comparison."""
-    spec = importlib.util.spec_from_file_location("default_method", PROJECT / "benchmarks" / "default_method.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("default_method")
 
 
 # ---- means, ranks and differences ------------------------------------------------------------------
