@@ -15,7 +15,7 @@ from crowdfuse.aggregation import majority_vote
 from crowdfuse.estimators.consensus_training import _most_likely
 from crowdfuse.estimators.cross_fitting import FoldTraining, OutOfFold
 from crowdfuse.labels.folds import assign_folds
-from crowdfuse.methods.consensus_training import N_CLASS_NETWORKS, ConsensusTraining
+from crowdfuse.methods.consensus_training import N_CLASS_NETWORKS, ConsensusTraining, TrainingConsensus
 from crowdfuse.methods.data import TrainingData
 from crowdfuse.training.loop import UnfitDataError
 
@@ -326,3 +326,104 @@ def test_label_probabilities_of_the_network_sum_to_one_and_follow_the_annotators
         known = [annotator, (annotator + 1) % 5]
         unknown = [k for k in range(5) if k not in known]
         assert mean[annotator, known, known].min() > mean[annotator, unknown, unknown].max()
+
+
+def test_until_the_gates_are_trained_they_do_not_change_the_likelihood_of_labels() -> None:
+    method, data = prepared()
+    assert method.consensus is None
+    annotators = method._own_consensus(data).annotators._replace(gate_weight=2.0)
+    method.consensus = TrainingConsensus(method.target.numpy(), annotators)
+    batch = data.batch(np.arange(40))
+    h = method.features(batch.x)
+
+    def likelihoods() -> torch.Tensor:
+        with torch.inference_mode():
+            return method.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
+
+    method.prepare(data)
+    untrained = likelihoods()
+    with torch.no_grad():
+        for parameter in method.gate_network.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(0)))
+    torch.testing.assert_close(likelihoods(), untrained)  # as without gates
+    method.phase_index = 1
+    method.begin_phase(data, lambda *_: np.zeros(0, np.float32), None)
+    assert (likelihoods() - untrained).abs().max() > 0.01
+
+
+def item_dependent_crowd(n: int = 600) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return items and labels of three annotators, of whom the first guesses on one half of the inputs."""
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, K, n)
+    side = generator.random(n) < 0.5
+    X = np.column_stack([3 * np.eye(K)[truth] + generator.normal(size=(n, K)), 4.0 * side])
+    labels = np.where(generator.random((n, 3)) < 0.9, truth[:, None], generator.integers(0, K, (n, 3)))
+    labels[side, 0] = generator.integers(0, K, side.sum())
+    return X.astype(np.float32), labels
+
+
+def test_the_gates_keep_their_weight_if_held_out_labels_choose_the_epoch() -> None:
+    X, labels = item_dependent_crowd()
+    clf = ConsensusTrainingClassifier(epochs=30, folds=2, classes=range(K), learning_rate=0.01)
+    method = method_of(clf.fit(X, labels, validation="annotations"))
+    assert clf.best_epoch_ is not None
+    assert clf.history_[clf.best_epoch_ - 1]["phase"] == "classes"
+    assert float(method.gate_weight) > 0.2
+    recall = clf.confusion_matrices(X)[:, 0].diagonal(axis1=1, axis2=2).mean(1)
+    assert recall[X[:, -1] == 0].mean() > recall[X[:, -1] > 0].mean() + 0.1
+
+
+def test_partial_fit_after_load_continues_as_without_it(tmp_path: Path) -> None:
+    X, labels, _ = make_crowd()
+    clf = ConsensusTrainingClassifier(epochs=4, folds=0, classes=range(K), random_state=3).fit(X, labels)
+    clf.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    for one in (clf, loaded):
+        one.partial_fit(X, labels, epochs=2)
+    np.testing.assert_array_equal(loaded.predict_proba(X), clf.predict_proba(X))
+
+
+def test_a_loaded_model_without_folds_trains_nothing_for_its_consensus(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    X, labels, _ = make_crowd()
+    clf = ConsensusTrainingClassifier(epochs=4, folds=0, classes=range(K)).fit(X, labels)
+    expected = clf.consensus(X, labels)
+    clf.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    monkeypatch.setattr(ConsensusTrainingClassifier, "fit_prepared", lambda *_, **__: pytest.fail("trained"))
+    found = loaded.consensus(X, labels)
+    np.testing.assert_array_equal(found.class_probabilities, expected.class_probabilities)
+    assert found.limitations == expected.limitations
+    some = labels.copy()
+    some[:5] = -1  # items without labels are predicted
+    predicted = loaded.consensus(X, some).predicted_probabilities
+    assert predicted is not None
+    np.testing.assert_allclose(predicted[:5], loaded.predict_proba(X[:5]), rtol=1e-5)
+
+
+def test_the_networks_are_compiled_and_not_the_empty_trunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: set[str] = set()
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compiled.add(type(self).__name__))
+    X, labels, _ = make_crowd()
+    ConsensusTrainingClassifier(epochs=2, folds=0, compile=True, classes=range(K)).fit(X, labels)
+    assert "StackedMLPs" in compiled
+    assert "Identity" not in compiled
+
+
+def test_fewer_items_than_folds_are_fewer_trainings() -> None:
+    clf = ConsensusTrainingClassifier()
+    assert [len(clf.training_costs(n)) for n in (1, 2, 3, 5, 100)] == [1, 5, 7, 11, 11]
+    X, labels, _ = make_crowd(3)
+    assert len(clf.fold_trainings(clf.prepare(X, Annotations.from_matrix(labels, classes=range(K))))) == 6
+
+
+def test_phases_without_epochs_are_named_in_the_result() -> None:
+    X, labels, _ = make_crowd(60)
+    clf = ConsensusTrainingClassifier(epochs=2, folds=2, classes=range(K)).fit(X, labels)
+    assert any(
+        "gated was trained without its phase 'gates', because 2 epochs" in text
+        for text in clf.consensus(X, labels).limitations
+    )
+    clf = ConsensusTrainingClassifier(epochs=3, folds=2, classes=range(K)).fit(X, labels)
+    assert not any("without its phase" in text for text in clf.consensus(X, labels).limitations)

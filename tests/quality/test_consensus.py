@@ -278,6 +278,20 @@ def test_a_classifier_that_learned_the_labels_is_not_sharpened(crowd: dict[str, 
     assert float(found.parameters["sharpness"]) == 1
 
 
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_classifier_at_chance_says_nothing_about_annotators_of_single_labels(K: int) -> None:
+    n_used, n_repetitions = 0, 20
+    for seed in range(n_repetitions):
+        generator = np.random.default_rng([seed, K])
+        n = 200
+        said, who = generator.integers(0, K, n), generator.integers(0, 4, n)
+        probs = generator.dirichlet(np.full(K, 5.0), n)  # knows nothing about the labels
+        ann = Annotations.from_table({"item": np.arange(n), "annotator": who, "label": said})
+        found = consensus(ann, probs, items=np.arange(n), classes=np.arange(K))
+        n_used += int(np.isfinite(found.annotator_accuracy).any())
+    assert n_used <= 4  # of 20; a test at the 5 % level lets one through on average
+
+
 def test_single_labels_are_the_consensus_if_the_classifier_is_uninformative() -> None:
     generator = np.random.default_rng(3)
     said = np.full((300, 30), -1)

@@ -308,3 +308,19 @@ def test_the_time_limit_is_shared_by_all_runs_and_the_notes_say_that_it_was_reac
     assert [record["run"]["settings"]["max_time"] for record in stored] == [pytest.approx(0.001)] * 4
     assert "cut" not in compare(*options, "--max-time", "4d", "--out", "other").output
     assert "got 'soon'" in compare(*options, "--max-time", "soon").output
+
+
+def test_folds_are_a_setting_of_the_methods_that_train_on_folds(crowd: Path) -> None:
+    arguments = ("--gold", "others.csv", "--seeds", "0", "--set", "folds=2")
+    result = compare("--methods", "consensus-training", *arguments)
+    assert result.exit_code == 0, result.output
+    runs = [json.loads(line) for file in Path("comparison").rglob("*.json*") for line in [file.read_text()]]
+    assert any(run.get("run", {}).get("settings", {}).get("folds") == 2 for run in runs if isinstance(run, dict))
+    result = compare("--methods", "majority-vote", *arguments, "--out", "other")
+    assert result.exit_code == 2
+    said = " ".join(result.output.split())
+    assert "--set folds: majority-vote trains no folds in a comparison" in said
+    assert "--folds" not in said  # compare has no such option
+    result = compare("--methods", "consensus-training", *arguments[:-1], "folds=1", "--out", "other")
+    assert result.exit_code == 2
+    assert "folds must be an integer of at least 2, or 0" in " ".join(result.output.split())

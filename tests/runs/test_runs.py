@@ -25,6 +25,7 @@ from crowdfuse import Annotations, load
 from crowdfuse.estimators.cross_fitting import FoldTraining
 from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.labels.reading import Reading
+from crowdfuse.methods.consensus_training import ConsensusTraining
 from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.runs import Job, RunFormatError, fitting, resume, start
 from crowdfuse.runs import fold_trainings as run_fold_trainings
@@ -656,6 +657,39 @@ def test_folds_that_come_before_the_model_are_trained_in_processes_and_resumed(
     assert summary["interrupted"]
     assert sorted(path.name for path in (tmp_path / "run" / "folds").glob("*.npz")) == ["gated-1.npz", "gated-2.npz"]
     resume(tmp_path / "run", verbose=0, jobs=2)
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+    assert files(tmp_path / "run") == FINISHED
+
+
+def test_ctrl_c_after_the_folds_keeps_their_consensus(
+    crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = job(crowd, method="consensus-training", folds=2, settings={"epochs": 3, "random_state": 0})
+    whole = start(asked, tmp_path / "whole", force=False, verbose=0)
+    zero_grad, loss = torch.optim.Optimizer.zero_grad, ConsensusTraining.crowd_loss
+    n_steps = 0
+
+    def count(method: ConsensusTraining, *given: Any) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        return loss(method, *given)
+
+    def interrupt(self: Any, *given: Any, **named: Any) -> None:
+        if n_steps == 2:  # of the last training, which comes after the folds
+            raise KeyboardInterrupt
+        zero_grad(self, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ConsensusTraining, "crowd_loss", count)
+        patch.setattr(torch.optim.Optimizer, "zero_grad", interrupt)
+        summary = start(asked, tmp_path / "run", force=False, verbose=0)
+    assert summary["interrupted"]
+    assert summary["n_folds"] == 2
+    assert any("predictions are preliminary. The consensus is complete" in note for note in summary["notes"])
+    assert not any("before its folds" in note for note in summary["notes"])
+    assert summary["mean_confidence"] == whole["mean_confidence"]
+    assert not (tmp_path / "run" / "summary.json").exists()
+    resume(tmp_path / "run", verbose=0)
     assert results(tmp_path / "run") == results(tmp_path / "whole")
     assert files(tmp_path / "run") == FINISHED
 

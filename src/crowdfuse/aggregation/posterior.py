@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, logsumexp
+from scipy.special import expit, logit, logsumexp, ndtri
 
 from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.ids import IntArray
@@ -40,6 +40,7 @@ GATE_PRIOR_PRECISION = 0.1  # precision of the prior of the gate weight, which h
 MAX_GATE_WEIGHT = 3.0
 MAX_GATE_LOGIT = 6.9  # limits the probabilities of right labels to the range from 0.001 to 0.999
 MIN_CLASSIFIER_GAIN = 3.0  # the classifier is used only if it raises the log-likelihood by at least this
+CHANCE_LEVEL = 0.05  # of the test whether a classifier agrees with the labels more often than by chance
 MAX_CONFUSION_BYTES = 1 << 28  # larger confusion matrices are replaced by one for all annotators
 
 
@@ -332,14 +333,31 @@ def fit_posterior(
     -------
     fit : PosteriorFit
         The fit without the classifier (with sharpness 0) if the classifier does not raise the log-likelihood of the
-        labels by at least 3.
+        labels by at least 3. If no item has two labels and there is no gold, also if the most probable classes of the
+        classifier do not agree with the labels more often than by chance: nothing else tells how good it is.
     """
     without = PosteriorFit(votes, log_p, certain, 0.0)
     if np.ptp(log_p, axis=1).max(initial=0) < 1e-9:  # the same probability for all classes
         return without
+    has_other_evidence = bool((np.diff(votes.annotations.indptr) > 1).any()) or bool((certain >= 0).any())
+    if not has_other_evidence and not _agrees_with_single_labels(votes, log_p):
+        return without
     with_classifier = PosteriorFit(votes, log_p, certain, max_sharpness, gate)
     gain = with_classifier.log_likelihood - without.log_likelihood
     return with_classifier if gain >= MIN_CLASSIFIER_GAIN else without
+
+
+def _agrees_with_single_labels(votes: Votes, log_p: FloatArray) -> bool:
+    """Return whether the classifier agrees with the labels more often than by chance, by a test at the 5 % level.
+
+    Every item has one label, so that the rows of `log_p` are in the order of the labels.
+    """
+    label, predicted = votes.annotations.label, log_p.argmax(1)
+    shares = np.bincount(label, minlength=votes.n_classes) / len(label)
+    by_chance = shares[predicted]
+    deviation = float(np.sqrt((by_chance * (1 - by_chance)).sum()))
+    surplus = float((label == predicted).sum() - by_chance.sum())
+    return surplus > -float(ndtri(CHANCE_LEVEL)) * deviation
 
 
 def center_gates(logits: FloatArray, annotator: IntArray, n_annotators: int) -> tuple[FloatArray, FloatArray]:

@@ -41,6 +41,7 @@ from crowdfuse.training.validation import Validation
 if TYPE_CHECKING:
     from crowdfuse.estimators.cross_fitting import FoldTraining
 
+MANY_EPOCHS = 1_000  # enough for all phases of every method
 SearchSpace = dict[str, list[Any] | tuple[float, float]]
 """For each setting, the values to try: a list, or a range (low, high) from which values are drawn log-uniformly."""
 
@@ -631,8 +632,14 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """
         return []
 
-    def training_costs(self) -> tuple[float, ...]:
+    def training_costs(self, n_items: int | None = None) -> tuple[float, ...]:
         """Return the expected time of each training that `fit` consists of, relative to each other.
+
+        Parameters
+        ----------
+        n_items : int or None, default=None
+            Number of items to learn from; if there are fewer items than folds, there are fewer trainings. None: at
+            least as many as folds.
 
         Returns
         -------
@@ -823,13 +830,46 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         ()
         """
         check_is_fitted(self)
-        own = self.method_.limitations()
+        own = (*self.method_.limitations(), *self.skipped_phases())
         if not self.cut_short_:
             return own
         return (
             *own,
             f"The time limit (--max-time; max_time in Python) cut training short after "
             f"{format_count(len(self.history_), 'epoch')}. A model that is trained for longer may be better.",
+        )
+
+    def skipped_phases(self) -> tuple[str, ...]:
+        """Return a sentence if `epochs` was too small for all phases of the training, so that some were left out.
+
+        Returns
+        -------
+        limitations : tuple of str
+            One sentence, or none.
+
+        Examples
+        --------
+        >>> import numpy as np, crowdfuse
+        >>> X, Y = np.eye(2).repeat(20, 0), np.arange(2).repeat(20)[:, None].repeat(2, 1)
+        >>> print(*crowdfuse.GatedClassifier(epochs=2).fit(X, Y).skipped_phases())
+        gated was trained without its phase 'gates', because 2 epochs are too few for its 3 phases. Leave out epochs, \
+or use 3 or more.
+        """
+        check_is_fitted(self)
+        if self.epochs is None or len(self.method_.phases(MANY_EPOCHS)) == 1:
+            return ()
+        trained = {record.get("phase") for record in self.history_}
+        names = [phase.name for phase in self.method_.phases(MANY_EPOCHS)]
+        skipped = [name for name in names if name not in trained]
+        if not skipped or self.interrupted_:
+            return ()
+        enough = int(self.epochs)
+        while sum(phase.epochs > 0 for phase in self.method_.phases(enough)) < len(names):
+            enough += 1
+        return (
+            f"{self.method_name} was trained without its phase{'s' * (len(skipped) > 1)} {format_names(skipped)}, "
+            f"because {format_count(int(self.epochs), 'epoch')} are too few for its {len(names)} phases. Leave out "
+            f"epochs, or use {enough} or more.",
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -32,12 +32,13 @@ from crowdfuse.estimators.cross_fitting import (
     insert_folds,
     predict_items,
     run_folds,
+    trained_rows,
 )
 from crowdfuse.estimators.gated import GatedClassifier
 from crowdfuse.estimators.majority_vote import MajorityVoteClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.folds import check_folds
+from crowdfuse.labels.folds import check_folds, count_folds
 from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.consensus_training import ConsensusTraining, TrainingConsensus, n_class_networks
@@ -203,7 +204,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             If the training is interrupted before the classifiers are cross-fitted. With `checkpoint`, the next `fit`
             continues there.
         """
-        with training_series(self.training_costs()):
+        n_items = len(trained_rows(self, prepared.data.annotations, prepared.data.gold))
+        with training_series(self.training_costs(n_items)):
             self._cross_fitted = self._cross_fit(prepared)
             self._method().consensus = self._cross_fitted.consensus
             own = prepared._replace(recipe=replace(prepared.recipe, max_time=self._share_of_time(OWN_COST)))
@@ -211,8 +213,13 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             self._method().consensus = None
         return self
 
-    def training_costs(self) -> tuple[float, ...]:
+    def training_costs(self, n_items: int | None = None) -> tuple[float, ...]:
         """Return the expected time of each training of `fit`, relative to a training of gated.
+
+        Parameters
+        ----------
+        n_items : int or None, default=None
+            Number of items to learn from. None: at least as many as folds.
 
         Returns
         -------
@@ -223,9 +230,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         >>> ConsensusTrainingClassifier(folds=2).training_costs()
         (1.0, 1.0, 0.25, 0.25, 0.5)
         """
-        if not self.folds:
-            return (OWN_COST,)
-        return (GATED_COST,) * self.folds + (VOTE_COST,) * self.folds + (OWN_COST,)
+        n_folds = count_folds(self.folds, self.folds if n_items is None else n_items)
+        return (GATED_COST,) * n_folds + (VOTE_COST,) * n_folds + (OWN_COST,)
 
     def _base_classifiers(self) -> list[CrowdClassifier]:
         """Return gated and a network that is trained on the votes, with the settings of this estimator; not fitted."""
@@ -318,7 +324,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     ) -> OutOfFold | None:
         """Return what the cross-fitted classifiers of `fit` said; for other data, a fresh copy is fitted."""
         labels = (ann if labels is None else labels).with_classes(self.classes_)
-        if not check_folds(folds) and self.folds:
+        if not self.folds:
+            return self._labels_alone(inputs, labels)
+        if not check_folds(folds):
             return predict_items(self, inputs, labels, 0)
         known = np.full(len(inputs), -1) if gold is None else np.asarray(gold, np.int64)
         cross_fitted: CrossFitted | None = getattr(self, "_cross_fitted", None)
@@ -328,6 +336,12 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             copy.fit(inputs, ann, gold=names, validation=validation)
             return None if copy.interrupted_ else copy._merge(copy._cross_fitted, inputs, labels)
         return self._merge(cross_fitted, inputs, labels)
+
+    def _labels_alone(self, inputs: Inputs, labels: Annotations) -> OutOfFold:
+        """Return predictions that tell nothing about labelled items, so that their consensus rests on the labels."""
+        own = self.predict_proba(inputs)
+        own[np.diff(labels.indptr) > 0] = 1 / labels.n_classes
+        return OutOfFold(own, None, 0)
 
     def _merge(self, cross_fitted: CrossFitted, inputs: Inputs, labels: Annotations) -> OutOfFold:
         """Return what the cross-fitted classifiers say, and what this one says about other items and labels."""

@@ -188,7 +188,8 @@ class FoldTraining:
         copy.fit_prepared(prepared, title=self.title)
         if copy.interrupted_:
             return None
-        limitations = (*copy.method_.limitations(), *((CUT_SHORT_FOLD,) if copy.cut_short_ else ()))
+        cut_short = (CUT_SHORT_FOLD,) if copy.cut_short_ else ()
+        limitations = (*copy.method_.limitations(), *copy.skipped_phases(), *cut_short)
         return predict_items(copy, self.inputs.take(fold), ann[fold], 0)._replace(limitations=limitations)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -151,8 +152,9 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
     classifier.encoder_ = _load_encoder(folder, content.get("encoder_sha256"), encoder)
     if encoder is not None:
         classifier.encoder = encoder
+    seed = int(classifier.random_state) if isinstance(classifier.random_state, Integral) else 0
     with torch.random.fork_rng(devices=[]):
-        classifier.method_ = classifier._build(classifier._model_spec(0))
+        classifier.method_ = classifier._build(classifier._model_spec(seed))
     _load_weights(classifier, weights, has_custom_backbone=backbone is not None)
     return classifier
 

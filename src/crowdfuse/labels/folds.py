@@ -29,6 +29,18 @@ def check_folds(folds: Any) -> int:
     return int(folds)
 
 
+def count_folds(folds: int, n_rows: int) -> int:
+    """Return how many folds there are if `folds` are asked for: not more than rows, and 0 instead of 1.
+
+    Examples
+    --------
+    >>> count_folds(5, 1_000), count_folds(5, 3), count_folds(5, 1)
+    (5, 3, 0)
+    """
+    count = min(folds, n_rows)
+    return count if count > 1 else 0
+
+
 def assign_folds(rows: IntArray, folds: int, seed: int = 0) -> list[IntArray]:
     """Split rows into folds of nearly equal size at random; the same rows and seed always give the same folds.
 
@@ -52,7 +64,7 @@ def assign_folds(rows: IntArray, folds: int, seed: int = 0) -> list[IntArray]:
     >>> [len(fold) for fold in assign_folds(np.arange(7), 3)]
     [3, 2, 2]
     """
-    count = min(folds, len(rows))
-    if count < 2:
+    count = count_folds(folds, len(rows))
+    if not count:
         return []
     return [np.sort(part) for part in np.array_split(np.random.default_rng(seed).permutation(rows), count)]

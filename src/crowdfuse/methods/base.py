@@ -221,6 +221,17 @@ class Method(nn.Module, ABC):
         """
         return self.class_logits(self.features(x))
 
+    def backbones(self) -> list[nn.Module]:
+        """Return the modules that `torch.compile` compiles for training: by default the trunk.
+
+        A method whose backbones are not in `trunk` overrides this method.
+
+        Returns
+        -------
+        modules : list of nn.Module
+        """
+        return [self.trunk]
+
     def class_logits(self, h: Tensor) -> Tensor:
         """Return the class logits of features.
 

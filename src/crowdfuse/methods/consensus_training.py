@@ -28,7 +28,7 @@ from crowdfuse.aggregation.posterior import (
 from crowdfuse.aggregation.votes import Votes
 from crowdfuse.functional import posterior
 from crowdfuse.labels.folds import assign_folds
-from crowdfuse.methods.base import Loss, Method, ModelSpec, Phase
+from crowdfuse.methods.base import HeldOutScorer, Loss, Method, ModelSpec, Phase, Predict
 from crowdfuse.methods.data import Batch, TrainingData
 from crowdfuse.nets.annotator_heads import AnnotatorEmbedding, AnnotatorHead, EmbeddedHead
 from crowdfuse.nets.backbones import Trunk
@@ -156,6 +156,11 @@ class ConsensusTraining(Method):
         self.register_buffer("gate_weight", torch.zeros(()))
         self.register_buffer("is_trained", torch.zeros((), dtype=torch.bool))
         self.consensus: TrainingConsensus | None = None
+        self._learned_gate_weight = 0.0
+
+    def backbones(self) -> list[nn.Module]:
+        """Return the class networks and the backbone of the gate network; `trunk` is empty."""
+        return [self.class_networks, self.gate_network.trunk]
 
     # ---- training ------------------------------------------------------------------------------
 
@@ -206,8 +211,19 @@ class ConsensusTraining(Method):
             assert model.confusions is not None
             matrices = torch.from_numpy(model.confusions.transpose(0, 2, 1).copy()).float()
             self.confusion[known_annotators] = matrices[known_annotators]
-        self.gate_weight.fill_(model.gate_weight)
+        self.gate_weight.fill_(0.0)  # until the gates are trained
+        self._learned_gate_weight = model.gate_weight
         self.is_trained.fill_(True)
+
+    def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
+        """Let the gates shift the confusion matrices. Before the gate phase, the gate network is untrained.
+
+        Parameters
+        ----------
+        data, predict, score_held_out
+            Not used.
+        """
+        self.gate_weight.fill_(self._learned_gate_weight)
 
     def _annotators_to_update(self, data: TrainingData) -> Tensor:
         """Return a mask of the annotators that this data tells about: all at first, later those with labels."""
@@ -234,7 +250,7 @@ class ConsensusTraining(Method):
         with torch.inference_mode(), closing(data.stream(blocks)) as stream:
             for batch in stream:
                 h = self.features(batch.to(parameter.device).x.to(parameter.dtype))
-                parts.append(self.class_logits(h).double().log_softmax(1).cpu().numpy())
+                parts.append(self.class_logits(h).cpu().double().log_softmax(1).numpy())
         return np.concatenate(parts)
 
     def finish(self, data: TrainingData) -> None:
@@ -280,11 +296,12 @@ class ConsensusTraining(Method):
     def class_logits(self, h: Tensor) -> Tensor:
         """Return the logarithms of the mean class probabilities of all class networks, (B, K).
 
-        They are computed in double precision: in single precision, the last digit of a softmax depends on the position
-        of the row.
+        They are computed in double precision where the device has it: in single precision, the last digit of a softmax
+        depends on the position of the row.
         """
         outputs: Tensor = self.class_networks(h)
-        return outputs.double().softmax(-1).mean(0).clamp(min=1e-12).log().to(h.dtype)
+        probabilities = outputs.to(highest_precision(outputs.device)).softmax(-1).mean(0)
+        return probabilities.clamp(min=1e-12).log().to(h.dtype)
 
     def _gate_logits(self, h: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return the logits of the probability that the annotator is right, for each pair, (L,)."""
@@ -340,6 +357,26 @@ class ConsensusTraining(Method):
                 setattr(self, name, torch.cat([table, table.mean(0, keepdim=True).expand(count, *table.shape[1:])]))
 
 
+def highest_precision(device: torch.device) -> torch.dtype:
+    """Return the most precise floating-point type of a device: float64, but float32 on Apple's GPUs.
+
+    Parameters
+    ----------
+    device : torch.device
+        The device.
+
+    Returns
+    -------
+    dtype : torch.dtype
+
+    Examples
+    --------
+    >>> highest_precision(torch.device("cpu")), highest_precision(torch.device("mps"))
+    (torch.float64, torch.float32)
+    """
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
 def n_class_networks(trunk: Trunk, head_hidden: tuple[int, ...], dropout: float) -> int:
     """Return how many class networks to train: several if they can be evaluated together, otherwise one."""
     probe = nn.Sequential(trunk.module, mlp(trunk.n_features, head_hidden, 2, dropout))
@@ -350,5 +387,5 @@ def _phases(classes: int, gates: int) -> list[Phase]:
     """Return the phases, given their epochs. Validation chooses an epoch of the class phase."""
     return [
         Phase("classes", classes, ("class_networks",)),
-        Phase("annotators", gates, ("gate_network",), selection="never"),
+        Phase("annotators", gates, ("gate_network", "gate_weight"), selection="never"),
     ]

@@ -19,6 +19,7 @@ from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.experiments.grid import Cell
 from crowdfuse.experiments.store import RunSpec
 from crowdfuse.io.files import sha256
+from crowdfuse.labels.folds import check_folds
 from crowdfuse.labels.ids import format_count, positions_of
 from crowdfuse.quality.model_selection import label_likelihood
 from crowdfuse.runs.comparison_baselines import (
@@ -244,7 +245,7 @@ class Comparison:
         for seed in seeds:
             for method in methods:
                 for row, extra in estimator_class(method).variants(annotators).items():
-                    classifier = make_classifier(replace(self.job, method=method, settings=self.job.settings | extra))
+                    classifier = self._make_classifier(method, self.job.settings | extra)
                     run: RunSpec = {
                         "data": identity,
                         "method": method,
@@ -367,9 +368,22 @@ class Comparison:
 
     def _classifier(self, run: RunSpec, checkpoint: Path | None) -> CrowdClassifier:
         """Return the classifier of a run, not fitted."""
-        settings = run["settings"] | {"random_state": run["seed"]}
-        folds = settings.pop("folds", self.job.folds)  # of a method that cross-fits itself; a job has a field for it
-        return make_classifier(replace(self.job, method=run["method"], settings=settings, folds=folds), checkpoint)
+        return self._make_classifier(run["method"], run["settings"] | {"random_state": run["seed"]}, checkpoint)
+
+    def _make_classifier(
+        self, method: str, settings: dict[str, Any], checkpoint: Path | None = None
+    ) -> CrowdClassifier:
+        """Return a classifier that is not fitted, with the job's own field for the folds of its training, if any."""
+        folds = self.job.folds
+        if "folds" in settings:
+            if not estimator_class(method).cross_fits_itself:
+                raise ValueError(
+                    f"--set folds: {method} trains no folds in a comparison; leave out {method} (--methods), or leave "
+                    "out --set folds"
+                )
+            folds = check_folds(settings["folds"])
+        settings = {name: value for name, value in settings.items() if name != "folds"}
+        return make_classifier(replace(self.job, method=method, settings=settings, folds=folds), checkpoint)
 
     def _training_set(self, run: RunSpec) -> dict[str, Any]:
         """Return the arguments of `fit`: inputs and labels of the training rows, and gold labels for true-label."""

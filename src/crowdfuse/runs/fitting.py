@@ -220,12 +220,14 @@ def _train(
             _fit(classifier, prepared, job, data, out, jobs)
         except KeyboardInterrupt:
             return summarize_stopped(classifier, data) if is_rank_zero() else {}
-        predictions = None if classifier.interrupted_ else cross_fit_run(classifier, job, data, out, jobs)
-    interrupted = predictions is None
+        has_folds_left = job.n_folds > 0
+        predictions = (
+            None if classifier.interrupted_ and has_folds_left else cross_fit_run(classifier, job, data, out, jobs)
+        )
     if not is_rank_zero():
         return {}
     summary = write_results(classifier, data, out, predictions, job.effort)
-    if not interrupted:
+    if not summary["interrupted"]:
         _remove_checkpoints(out)
     return summary
 
@@ -236,7 +238,8 @@ def _fit(
     """Train the classifier; raise KeyboardInterrupt if Ctrl-C ends trainings on folds that come before its own."""
     if classifier.cross_fits_itself and jobs > 1:
         trainings = run_fold_trainings(classifier, job, data, prepared)
-        if not train_in_processes(trainings, classifier.training_costs(), out, jobs, classifier.verbose):
+        costs = training_costs(classifier, job, data)
+        if not train_in_processes(trainings, costs, out, jobs, classifier.verbose):
             raise KeyboardInterrupt
     classifier.fit_prepared(prepared)
 

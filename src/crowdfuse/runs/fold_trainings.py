@@ -12,8 +12,9 @@ import torch
 
 from crowdfuse.checks.durations import format_duration
 from crowdfuse.estimators.base import CrowdClassifier, PreparedTraining
-from crowdfuse.estimators.cross_fitting import FOLDS_FOLDER, FoldTraining, OutOfFold, fold_trainings
+from crowdfuse.estimators.cross_fitting import FOLDS_FOLDER, FoldTraining, OutOfFold, fold_trainings, trained_rows
 from crowdfuse.labels.alignment import gold_codes
+from crowdfuse.labels.folds import count_folds
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.runs.encoded_inputs import use_encoded
 from crowdfuse.runs.folder import read_job
@@ -90,8 +91,9 @@ def run_fold_trainings(
 
 def training_costs(classifier: CrowdClassifier, job: Job, data: JobData) -> tuple[float, ...]:
     """Return the expected time of each training of a run: those of `fit`, and one per fold of the cross-fitting."""
-    n_folds = 0 if classifier.cross_fits_itself else len(run_fold_trainings(classifier, job, data, None))
-    return classifier.training_costs() + (1.0,) * n_folds
+    n_items = len(trained_rows(classifier, data.train_annotations, _training_gold(classifier, data)))
+    n_folds = 0 if classifier.cross_fits_itself else count_folds(job.n_folds, n_items)
+    return classifier.training_costs(n_items) + (1.0,) * n_folds
 
 
 def _training_gold(classifier: CrowdClassifier, data: JobData) -> IntArray | None:

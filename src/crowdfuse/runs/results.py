@@ -27,9 +27,13 @@ from crowdfuse.runs.folder import (
 from crowdfuse.runs.job_data import JobData
 
 LOW_ACCURACY = 0.6  # the summary counts the annotators with a lower accuracy
-INTERRUPTED = (
+INTERRUPTED_BEFORE_FOLDS = (
     "The run was interrupted before its folds were trained, so its consensus is preliminary: the classifier repeats "
     "mistakes that it has memorized, until the run is finished."
+)
+INTERRUPTED_AFTER_FOLDS = "The run was interrupted while its model was trained, so its predictions are preliminary. The consensus is complete."
+INTERRUPTED_WITHOUT_FOLDS = (
+    "The run was interrupted while its model was trained, so its results are preliminary, until the run is finished."
 )
 
 
@@ -50,8 +54,8 @@ def write_results(
     out : Path
         The run folder.
     predictions : OutOfFold or None
-        Out-of-fold predictions of all items. None if the run was interrupted: in this case, the classifier predicts all
-        items itself.
+        Out-of-fold predictions of all items. None if the run was interrupted before its folds were trained: in this
+        case, the classifier predicts all items itself.
     effort : {"normal", "low"}, default="normal"
         The effort of the job, for the summary.
 
@@ -60,14 +64,14 @@ def write_results(
     summary : dict of str to Any
         The content of `summary.json`.
     """
-    interrupted = predictions is None
+    interrupted = predictions is None or classifier.interrupted_
     inputs, ann = data.loaded.inputs, data.all_annotations
+    is_cross_fitted = predictions is not None
     if predictions is None:
         predictions = predict_items(classifier, inputs, ann.with_classes(classifier.classes_), 0)
     result = combine(classifier, inputs, ann, predictions, data.gold_by_row())
     if interrupted:
-        limitations = tuple(INTERRUPTED if line == NO_CROSS_FITTING else line for line in result.limitations)
-        result = replace(result, limitations=limitations)
+        result = replace(result, limitations=_limitations_when_interrupted(result, is_cross_fitted))
     save_consensus(result, out / POSTERIOR_FILE)
     _write_tables(result, out)
     write_text(out / LOG_FILE, "".join(json.dumps(nonfinite_to_none(record)) + "\n" for record in classifier.history_))
@@ -79,6 +83,13 @@ def write_results(
     if not interrupted:
         (out / INTERRUPTED_FILE).unlink(missing_ok=True)
     return summary
+
+
+def _limitations_when_interrupted(result: Consensus, is_cross_fitted: bool) -> tuple[str, ...]:
+    """Return the limitations of a result with what Ctrl-C left undone; `is_cross_fitted` unless folds are left."""
+    if not is_cross_fitted:
+        return tuple(INTERRUPTED_BEFORE_FOLDS if line == NO_CROSS_FITTING else line for line in result.limitations)
+    return (INTERRUPTED_AFTER_FOLDS if result.n_folds else INTERRUPTED_WITHOUT_FOLDS, *result.limitations)
 
 
 def summarize_stopped(classifier: CrowdClassifier, data: JobData) -> dict[str, Any]:
@@ -109,6 +120,8 @@ def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, in
     """Return the content of `summary.json`."""
     has_labels = np.diff(data.all_annotations.indptr) > 0
     is_estimated = np.isfinite(result.annotator_accuracy)
+    warnings = [finding.message for finding in result.findings]
+    notes = [*data.notes, *result.limitations, *(prediction_limitations(result) if result.n_folds else ())]
     summary: dict[str, Any] = {
         "method": classifier.method_name,
         "n_items": len(data.items),
@@ -126,8 +139,8 @@ def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, in
         "n_inaccurate_annotators": int((result.annotator_accuracy[is_estimated] < LOW_ACCURACY).sum()),
         "gold_used_for": classifier.gold_used_for_,
         "final_loss": classifier.history_[-1]["loss"] if classifier.history_ else None,
-        "notes": [*data.notes, *result.limitations, *(prediction_limitations(result) if result.n_folds else ())],
-        "warnings": [finding.message for finding in result.findings],
+        "notes": [note for note in notes if note not in warnings],
+        "warnings": warnings,
     }
     if data.test is not None:
         rows, truth = data.test

@@ -319,7 +319,8 @@ class _Loop:
             finally:
                 self.reporter.stop()
         self._make_learnable(self.learnable)
-        self.method.trunk._compiled_call_impl = None  # compiled for training only
+        for module in self.method.backbones():
+            module._compiled_call_impl = None  # compiled for training only
         weights = state.best_weights if state.best_weights is not None else copy_weights(self.method)
         n_epochs, cut_short = sum(self.planned_epochs), state.phase_epochs is not None
         return TrainingResult(weights, state.history, state.best_epoch, n_epochs, cut_short, interrupted)
@@ -347,7 +348,8 @@ class _Loop:
         if self.recipe.channels_last:
             self.method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.recipe.compile:
-            self.method.trunk.compile()
+            for module in self.method.backbones():
+                module.compile()
         _, self.fabric_optimizer = self.fabric.setup(self.method, self.optimizer)
         self.parameters = list(self.method.parameters())
 

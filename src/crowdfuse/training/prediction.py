@@ -136,7 +136,7 @@ def score_held_out_labels(
             values = label_function(features, *(torch.from_numpy(column).to(device) for column in columns))
             if values is None:
                 return None
-            results.append(values.double().cpu().numpy())
+            results.append(values.cpu().double().numpy())  # not every device has double precision
     return np.concatenate(results)
 
 
