@@ -49,10 +49,13 @@ def test_every_method_writes_the_result_of_its_python_function(files: Path, meth
             assert (row["label"], row["n_labels"]) == (label, "5")
             np.testing.assert_allclose([float(row["p_Zoë's dog"]), float(row["p_cat"])], soft, atol=1e-6)
             assert float(row["confidence"]) == pytest.approx(soft.max(), abs=1e-6)
-    written_accuracies = {row["annotator"]: float(row["accuracy"]) for row in read_rows(accuracies)}
-    assert list(written_accuracies.values()) == sorted(written_accuracies.values(), reverse=True)
-    assert written_accuracies == pytest.approx(
-        dict(zip(result.annotators, result.annotator_accuracy, strict=True)), abs=1e-4
+    written = read_rows(accuracies)
+    assert list(written[0]) == ["annotator", "n_labels", "accuracy", "accuracy_low", "accuracy_high"]
+    high = [float(row["accuracy_high"]) for row in written]
+    assert high == sorted(high)  # the surely least accurate first, as in the files of a run
+    assert all(float(row["accuracy_low"]) < float(row["accuracy"]) <= float(row["accuracy_high"]) for row in written)
+    assert {row["annotator"]: float(row["accuracy"]) for row in written} == pytest.approx(
+        dict(zip(result.annotators, result.annotator_accuracy, strict=True)), abs=1e-6
     )
 
 

@@ -63,6 +63,15 @@ def test_report_equals_the_result_of_the_aggregation(crowd: Crowd, method: str) 
         assert (row["accuracy"]["low"], row["accuracy"]["high"]) == (float(low), float(high))
 
 
+def test_all_parts_list_annotators_in_the_same_order(crowd: Crowd) -> None:
+    command("report", crowd.labels)
+    facts = facts_of(crowd.folder)
+    names = [row["annotator"] for row in facts["annotators"]["rows"]]
+    high = [row["accuracy"]["high"] for row in facts["annotators"]["rows"]]
+    assert high == sorted(high)
+    assert [detail["annotator"] for detail in facts["annotator_details"]] == names
+
+
 def test_confusion_matrices_equal_those_of_the_aggregation(crowd: Crowd) -> None:
     command("report", crowd.labels)
     found = dawid_skene(Annotations.read(crowd.labels))

@@ -40,7 +40,8 @@ def aggregate(
     annotators: Annotated[
         Path | None,
         typer.Option(
-            help="Also write one row per annotator to this CSV file: id, number of labels, estimated accuracy."
+            help="Also write one row per annotator to this CSV file, the surely least accurate first: number of labels "
+            "and estimated accuracy with its 95 % interval."
         ),
     ] = None,
     gold: Annotated[
@@ -111,7 +112,8 @@ def aggregate(
         typer.echo(f"accuracy: {share} of {format_count(len(judged), 'item')} with gold{more}")
     write_csv(out, _header(result, proba), _rows(result, proba))
     if annotators is not None:
-        write_csv(annotators, ("annotator", "labels", "accuracy"), _annotator_rows(result))
+        columns = _annotator_columns(ann, result)
+        write_csv(annotators, list(columns), zip(*columns.values(), strict=True))
     if json_file is not None:
         write_json(json_file, figures)
     typer.echo(f"{format_count(ann.n_items, 'item')}: {out}")
@@ -190,8 +192,12 @@ def _rows(result: Aggregate, proba: bool) -> Any:
             yield (name, result.classes[k], f"{confidence[n]:.6f}", count, *(f"{p:.6f}" for p in classes))
 
 
-def _annotator_rows(result: Aggregate) -> Any:
-    """Yield one row for each annotator who gave labels, the most accurate first."""
-    for r in (-result.annotator_accuracy).argsort(kind="stable"):
-        if result.labels_per_annotator[r]:
-            yield result.annotators[r], result.labels_per_annotator[r], f"{result.annotator_accuracy[r]:.4f}"
+def _annotator_columns(ann: Annotations, result: Aggregate) -> dict[str, list[Any]]:
+    """Return the columns of the table of annotators, as in `annotators.csv` of a run; fractions have six decimals."""
+    from crowdfuse.quality.aggregate_consensus import consensus_of_aggregate
+
+    columns: dict[str, list[Any]] = consensus_of_aggregate(ann, result).annotator_table().to_pydict()
+    return {
+        name: [f"{value:.6f}" if isinstance(value, float) else value for value in values]
+        for name, values in columns.items()
+    }

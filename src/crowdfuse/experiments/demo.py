@@ -94,17 +94,17 @@ def run_demo(seed: int = 0, epochs: int = 40, verbose: int = 0) -> DemoResult:
     fitted = {"majority vote": vote, "fusion": fusion, "true labels (upper bound)": true}
 
     weights = fusion.annotator_weights(X[train])
-    estimated = fusion.consensus(X[train], ann).annotator_accuracy
+    consensus = fusion.consensus(X[train], ann)
     annotators = [
         {
-            "annotator": name,
+            "annotator": ANNOTATOR_NAMES[r],
             "n_labels": int((ann.annotator == r).sum()),
-            "estimated_accuracy": float(estimated[r]),
+            "estimated_accuracy": float(consensus.annotator_accuracy[r]),
             "true_accuracy": float(made.accuracy[r]),
             "mean_weight_when_wrong": float(weights[~made.is_correct[:, r], r].mean()),
             "mean_weight_when_right": float(weights[made.is_correct[:, r], r].mean()),
         }
-        for r, name in enumerate(ANNOTATOR_NAMES)
+        for r in consensus.annotator_order
     ]
     rows = _most_disputed(fusion.fused_labels(X[train], ann), np.diff(ann.indptr), 8)
     return DemoResult(

@@ -19,10 +19,10 @@ AGREEMENT_PRIOR_ITEMS = 3  # in each cell of the map, this many items with the a
 
 
 def most_active_annotators(data: ReportData) -> IntArray:
-    """Return the positions of the annotators with the most labels, at most 24, the most active first."""
-    counts = data.consensus.labels_per_annotator
-    order = np.argsort(-counts, kind="stable")[:MAX_DETAILED_ANNOTATORS]
-    return order[counts[order] > 0]
+    """Return the positions of the annotators with the most labels, at most 24, in the order of all tables."""
+    order = data.consensus.annotator_order
+    most_active = np.argsort(-data.consensus.labels_per_annotator, kind="stable")[:MAX_DETAILED_ANNOTATORS]
+    return order[np.isin(order, most_active)]
 
 
 def sample_labels(data: ReportData, annotators: IntArray) -> dict[int, IntArray]:

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 from crowdfuse.aggregation import AGGREGATORS
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.labels.alignment import as_annotations, gold_codes
+from crowdfuse.quality.aggregate_consensus import consensus_of_aggregate
 from crowdfuse.report.gold_facts import GoldSet
 from crowdfuse.report.report import Report
-from crowdfuse.report.report_data import consensus_of_aggregate, report_data_of
+from crowdfuse.report.report_data import report_data_of
 from crowdfuse.report.report_facts import check_settings, make_report
 
 LIMITATIONS = (

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.aggregation import Aggregate
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.labels.ids import IntArray, format_count
-from crowdfuse.labels.intervals import wilson_interval
+from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.consensus import Consensus
 from crowdfuse.quality.label_weights import relative_weights
 
@@ -220,34 +218,3 @@ def rows_with_unchanged_inputs(
         same = rows[difference < PROBABILITY_TOLERANCE]
         unchanged[same] = input_rows[same]
     return unchanged
-
-
-def consensus_of_aggregate(ann: Annotations, aggregate: Aggregate) -> Consensus:
-    """Return the result of an aggregation method as a `Consensus`, with Wilson's interval of each accuracy.
-
-    Parameters
-    ----------
-    ann : Annotations
-        The labels.
-    aggregate : Aggregate
-        Result of an aggregation method on these labels.
-
-    Returns
-    -------
-    Consensus
-    """
-    counts = aggregate.labels_per_annotator
-    low, high = wilson_interval(aggregate.annotator_accuracy * counts, counts)
-    interval = np.where(counts[:, None] > 0, np.stack([low, high], 1), np.nan)
-    limitations: tuple[str, ...] = ()
-    if not aggregate.converged:
-        stopped = f"{aggregate.method} stopped after {format_count(aggregate.n_iter, 'iteration')} without converging"
-        limitations = (f"{stopped}; treat the confidences with care.",)
-    aggregate_fields: dict[str, Any] = {field.name: getattr(aggregate, field.name) for field in fields(Aggregate)}
-    return Consensus(
-        **aggregate_fields,
-        annotations=ann,
-        label_confidence=aggregate.class_probabilities[ann.item, ann.label].astype(np.float64),
-        annotator_accuracy_interval=interval,
-        limitations=limitations,
-    )

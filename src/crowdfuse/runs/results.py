@@ -31,7 +31,10 @@ INTERRUPTED_BEFORE_FOLDS = (
     "The run was interrupted before its folds were trained, so its consensus is preliminary: the classifier repeats "
     "mistakes that it has memorized, until the run is finished."
 )
-INTERRUPTED_AFTER_FOLDS = "The run was interrupted while its model was trained, so its predictions are preliminary. The consensus is complete."
+INTERRUPTED_AFTER_FOLDS = (
+    "The run was interrupted while its model was trained, so its predictions are preliminary. The consensus is "
+    "complete."
+)
 INTERRUPTED_WITHOUT_FOLDS = (
     "The run was interrupted while its model was trained, so its results are preliminary, until the run is finished."
 )
