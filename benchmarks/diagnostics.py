@@ -39,7 +39,8 @@ from crowdfuse.aggregation.posterior import MAX_SHARPNESS, fit_posterior
 from crowdfuse.aggregation.votes import Votes
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
-from crowdfuse.quality.diagnostics import Finding, diagnose
+from crowdfuse.quality.diagnostics import diagnose
+from crowdfuse.quality.findings import Finding
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 
 FloatArray = NDArray[np.float64]

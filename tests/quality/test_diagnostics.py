@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.quality.annotator_pairs import choose_pairs, couple, examine_pair
-from crowdfuse.quality.diagnostics import Finding, diagnose
+from crowdfuse.quality.diagnostics import diagnose
+from crowdfuse.quality.findings import Finding
 from crowdfuse.quality.independent_crowd import IndependentCrowd
 
 K, N, R = 4, 600, 6

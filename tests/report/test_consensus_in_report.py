@@ -16,7 +16,7 @@ import pytest
 import crowdfuse
 from crowdfuse import Annotations, Consensus, FusionClassifier, MajorityVoteClassifier
 from crowdfuse.quality.consensus_file import save_consensus
-from crowdfuse.quality.diagnostics import Finding
+from crowdfuse.quality.findings import Finding
 from crowdfuse.report.item_explanation import explain_item, explain_weights, share_right
 from crowdfuse.report.item_facts import disputed_rows
 from crowdfuse.report.report_data import report_data_of

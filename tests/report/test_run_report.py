@@ -22,7 +22,7 @@ from crowdfuse.cli import app
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.quality.consensus_file import load_consensus, save_consensus
-from crowdfuse.quality.diagnostics import Finding
+from crowdfuse.quality.findings import Finding
 from crowdfuse.report import Report
 from crowdfuse.report.item_previews import image_file_of
 from crowdfuse.runs.reporting import report_run
@@ -39,7 +39,7 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Crowd:
 def run(crowd: Crowd, tmp_path: Path) -> Path:
     """A run of its own for each test, trained in a moment."""
     own = Crowd(tmp_path)
-    return own.fit(own.features(), settings={"epochs": 2})
+    return own.fit(own.features(), settings={"epochs": 3})
 
 
 @pytest.fixture(scope="module")
@@ -343,7 +343,7 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
 
 def test_relative_paths_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crowd = Crowd(tmp_path)
-    run = crowd.fit(crowd.features(), test=str(crowd.gold("test.csv", slice(20))), settings={"epochs": 2})
+    run = crowd.fit(crowd.features(), test=str(crowd.gold("test.csv", slice(20))), settings={"epochs": 3})
     settings = run / "settings.json"
     settings.write_text(settings.read_text().replace(f"{tmp_path}{os.sep}", ""))  # as if fitted from there
     (tmp_path / "elsewhere").mkdir()

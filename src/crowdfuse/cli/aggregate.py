@@ -110,6 +110,8 @@ def aggregate(
         n_unlabelled = len(truth) - len(judged)
         more = f"; {format_count(n_unlabelled, 'more gold item')} without labels" if n_unlabelled else ""
         typer.echo(f"accuracy: {share} of {format_count(len(judged), 'item')} with gold{more}")
+        for warning in _gold_warnings(ann, result, with_labels):
+            typer.echo(f"warning: {warning}")
     write_csv(out, _header(result, proba), _rows(result, proba))
     if annotators is not None:
         columns = _annotator_columns(ann, result)
@@ -190,6 +192,18 @@ def _rows(result: Aggregate, proba: bool) -> Any:
             yield (name, "", "", count, *("" for _ in classes))
         else:
             yield (name, result.classes[k], f"{confidence[n]:.6f}", count, *(f"{p:.6f}" for p in classes))
+
+
+def _gold_warnings(ann: Annotations, result: Aggregate, truth: Any) -> list[str]:
+    """Return what gold says against the result; `truth` is the result of `read_truth`, without unknown items."""
+    import numpy as np
+
+    from crowdfuse.quality.aggregate_consensus import consensus_of_aggregate
+    from crowdfuse.quality.gold_tests import gold_contradictions
+
+    gold = np.full(ann.n_items, -1)
+    gold[truth[:, 0]] = truth[:, 1]
+    return [finding.message for finding in gold_contradictions(consensus_of_aggregate(ann, result), gold)]
 
 
 def _annotator_columns(ann: Annotations, result: Aggregate) -> dict[str, list[Any]]:

@@ -253,7 +253,8 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None, s
 
 def _describe_result(summary: dict[str, Any]) -> str:
     """Return the result of a run in one line."""
-    line = f"consensus for {format_count(summary['n_labelled_items'], 'item')}"
+    n_items = summary.get("n_consensus_items", summary["n_labelled_items"])  # runs of earlier versions lack the first
+    line = f"consensus for {format_count(n_items, 'item')}"
     if summary.get("mean_confidence") is not None:  # a run of an earlier version does not have it
         line += f", mean confidence {summary['mean_confidence']:.2f}"
     if summary.get("n_estimated_annotators"):

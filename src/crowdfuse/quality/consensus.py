@@ -17,7 +17,8 @@ from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize_ids, positions_of
 from crowdfuse.quality.annotator_accuracy import accuracy_with_interval
-from crowdfuse.quality.diagnostics import Finding, diagnose
+from crowdfuse.quality.diagnostics import diagnose
+from crowdfuse.quality.findings import Finding
 from crowdfuse.quality.label_weights import mean_relative_weights
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 

@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from crowdfuse.io.files import atomic_file
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.quality.consensus import Consensus
-from crowdfuse.quality.diagnostics import Finding
+from crowdfuse.quality.findings import Finding
 
 FORMAT_VERSION = 2
 POSTERIOR_FILE = "posterior.safetensors"  # the consensus in a run folder; all tables and pages are made from it

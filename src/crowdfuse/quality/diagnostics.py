@@ -8,58 +8,29 @@ fault is reported only if it is large enough to matter.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import bdtr, bdtrc, chdtrc, ndtr
+from scipy.special import bdtr, chdtrc, ndtr
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count, format_names
 from crowdfuse.quality.annotator_pairs import PairEvidence
 from crowdfuse.quality.dependent_pairs import DependentPair, find_dependent_pairs
+from crowdfuse.quality.findings import Finding, annotator_in_message, name_in_message, start_sentence
+from crowdfuse.quality.gold_tests import consensus_contradiction
 from crowdfuse.quality.independent_crowd import MAX_CELLS, FloatArray, IndependentCrowd, IntArray, normalize_log
 from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE, significant
 
 INFORMATIVE_MARGIN = 0.2  # an annotator is accepted if at least this share of the labels are not guesses
 INPUT_MARGIN = 0.1  # a classifier is accepted if at least this share of its agreement with labels is not chance
 RARELY_PREDICTED_SHARE = 0.25  # a class is accepted if it is predicted for at least this share of its items
-GOLD_RATIO_MARGIN, GOLD_ADDED_MARGIN = 1.5, 0.05  # accepted contradictions: 1.5 x the expected error rate + 5 %
 MIN_LABELS = 30  # per annotator
 MIN_CLASS_ITEMS = 10
-MIN_GOLD_ITEMS = 20
 MIN_PREDICTED_ITEMS = 50
 INDEPENDENCE_LEVEL = 1e-3  # an annotator whose labels depend on the class at this level is not called uninformative
 LABELS_PER_BLOCK = 1 << 18
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A fault that a statistical test found in the labels, as returned by `diagnose`.
-
-    Attributes
-    ----------
-    kind : str
-        Name of the test: "shared_mistakes", "copied_labels", "uninformative_annotator", "class_never_predicted",
-        "gold_contradicts_consensus" or "labels_ignore_inputs".
-    message : str
-        A sentence that describes the fault, the number of items or labels, and what to do about it.
-    p_value : float
-        Probability of such a finding if there is no fault, corrected for the number of tests of this kind. It is below
-        0.01.
-    n : int
-        Number of tested items; if the finding is about one annotator, number of tested labels.
-
-    See Also
-    --------
-    diagnose : Runs the tests.
-    """
-
-    kind: str
-    message: str
-    p_value: float
-    n: int
 
 
 def diagnose(
@@ -158,7 +129,7 @@ def diagnose(
     findings += _test_annotators(crowd.without(frozenset(pair.evidence.second for pair in dependent)), ann)
     if codes is not None:
         findings += _test_predicted_classes(ann, probabilities, codes)
-    contradictions = [] if gold_codes is None else list(_test_gold(ann, probabilities, gold_codes))
+    contradictions = [] if gold_codes is None else list(consensus_contradiction(ann, probabilities, gold_codes))
     findings += contradictions
     if codes is not None and out_of_fold and not contradictions:  # the classifier may be trained on this gold
         findings += _test_inputs(ann, probabilities, codes)
@@ -224,22 +195,6 @@ def _fit_crowd(ann: Annotations, probabilities: FloatArray, predicted: IntArray 
     return IndependentCrowd(item, source, label, n_sources, ann.n_classes, probabilities[used])
 
 
-def _name(name: Any) -> str:
-    """Return an annotator or class as written by the user, without quotation marks unless it has spaces."""
-    text = str(name)
-    return text if text and not any(letter.isspace() for letter in text) else repr(text)
-
-
-def _annotator(name: Any) -> str:
-    """Return the name of an annotator for a message, with the word "annotator" in front of a number."""
-    return _name(name) if isinstance(name, str) else f"annotator {name}"
-
-
-def _sentence(text: str) -> str:
-    """Return the text with a capital first letter unless it starts with a name."""
-    return f"A{text[1:]}" if text.startswith("annotator ") else text
-
-
 def _describe_pair(found: DependentPair, ann: Annotations) -> Finding:
     """Return the finding about a pair who copy labels or make the same mistakes."""
     pair, both = found.evidence, _both(found.evidence, ann)
@@ -260,8 +215,8 @@ def _describe_pair(found: DependentPair, ann: Annotations) -> Finding:
 
 def _both(pair: PairEvidence, ann: Annotations) -> str:
     """Return the names of the annotators of a pair, as the start of a sentence."""
-    first, second = (_annotator(ann.annotators[at]) for at in (pair.first, pair.second))
-    return f"{_sentence(first)} and {second}"
+    first, second = (annotator_in_message(ann.annotators[at]) for at in (pair.first, pair.second))
+    return f"{start_sentence(first)} and {second}"
 
 
 def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Finding]:
@@ -299,9 +254,10 @@ def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Find
             continue
         agreeing = int((reference[mine] == label[mine]).sum())
         constant = label_counts[one].max() == n
-        always = f" Every label is {_name(ann.classes[label_counts[one].argmax()])}." if constant else ""
+        always = f" Every label is {name_in_message(ann.classes[label_counts[one].argmax()])}." if constant else ""
+        name = start_sentence(annotator_in_message(ann.annotators[one]))
         message = (
-            f"{_sentence(_annotator(ann.annotators[one]))} seems to label without looking at the items: {agreeing:,} "
+            f"{name} seems to label without looking at the items: {agreeing:,} "
             f"of {n:,} labels agree with the other labels and the predictions, and guessing would give about "
             f"{by_chance[one]:,.0f}.{always} Look at some of these labels, and leave the annotator out if they are "
             "guesses."
@@ -330,7 +286,7 @@ def _test_predicted_classes(ann: Annotations, probabilities: FloatArray, predict
     p_values = bdtr(n_predicted[tested], n_tries[tested], RARELY_PREDICTED_SHARE)
     for at, p_value in significant(p_values, len(tested)):
         k = tested[at]
-        name, n_items_predicted = _name(ann.classes[k]), format_count(int(n_predicted[k]), "item")
+        name, n_items_predicted = name_in_message(ann.classes[k]), format_count(int(n_predicted[k]), "item")
         predicts = (
             f"predicts class {name} for only {n_items_predicted}" if n_predicted[k] else f"never predicts class {name}"
         )
@@ -340,30 +296,6 @@ def _test_predicted_classes(ann: Annotations, probabilities: FloatArray, predict
             "in training, or merge it with another class."
         )
         yield Finding("class_never_predicted", message, p_value, len(rows))
-
-
-def _test_gold(ann: Annotations, probabilities: FloatArray, gold: IntArray) -> Iterator[Finding]:
-    """Yield a finding if gold contradicts the consensus on many items."""
-    rows = np.flatnonzero((np.diff(ann.indptr) > 0) & (gold >= 0))
-    if len(rows) < MIN_GOLD_ITEMS:
-        return
-    consensus = probabilities[rows].argmax(1)
-    error_rate = float(1 - probabilities[rows].max(1).mean())
-    wrong = consensus != gold[rows]
-    n_wrong = int(wrong.sum())
-    accepted = min(1.0, GOLD_RATIO_MARGIN * error_rate + GOLD_ADDED_MARGIN)
-    p_value = float(bdtrc(n_wrong - 1, len(rows), accepted)) if n_wrong else 1.0
-    if p_value >= FALSE_ALARM_RATE:
-        return
-    cells, counts = np.unique(gold[rows][wrong] * ann.n_classes + consensus[wrong], return_counts=True)
-    most, n_most = divmod(int(cells[counts.argmax()]), ann.n_classes), int(counts.max())
-    message = (
-        f"Gold contradicts the consensus on {n_wrong:,} of {len(rows):,} items, but the confidence of the consensus "
-        f"predicts only about {error_rate * len(rows):,.0f}. Most often gold is {_name(ann.classes[most[0]])} and the "
-        f"consensus is {_name(ann.classes[most[1]])} ({n_most:,} items). Check that gold has the right item ids and "
-        "class names. If it has, use it in training, because the annotators are wrong together."
-    )
-    yield Finding("gold_contradicts_consensus", message, p_value, len(rows))
 
 
 def _test_inputs(ann: Annotations, probabilities: FloatArray, predicted: IntArray) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdfuse import __version__
 from crowdfuse.labels.ids import IntArray, format_names, normalize_ids, positions_of
+from crowdfuse.quality.gold_tests import gold_contradictions
 from crowdfuse.report.annotator_details import detail_facts, most_active_annotators, sample_labels
 from crowdfuse.report.annotator_facts import annotator_facts
 from crowdfuse.report.gold_facts import (
@@ -114,7 +115,10 @@ def make_report(
         "generator": REPORT_MARKER,
         "crowdfuse": __version__,
         "title": printable(title),
-        "warnings": [printable(finding.message) for finding in data.consensus.findings],
+        "warnings": [
+            printable(finding.message)
+            for finding in (*data.consensus.findings, *gold_contradictions(data.consensus, gold))
+        ],
         "limitations": [printable(line) for line in (*data.consensus.limitations, *limitations)],
         "notes": [printable(line) for line in notes],
         "data": data_facts(data),

@@ -15,6 +15,8 @@ from crowdfuse.io.files import nonfinite_to_none, write_csv, write_json, write_t
 from crowdfuse.labels.ids import positions_of
 from crowdfuse.quality.consensus import NO_CROSS_FITTING, Consensus
 from crowdfuse.quality.consensus_file import POSTERIOR_FILE, save_consensus
+from crowdfuse.quality.findings import Finding
+from crowdfuse.quality.gold_tests import gold_contradictions
 from crowdfuse.quality.prediction_limits import prediction_limitations
 from crowdfuse.runs.folder import (
     ANNOTATORS_FILE,
@@ -123,12 +125,13 @@ def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, in
     """Return the content of `summary.json`."""
     has_labels = np.diff(data.all_annotations.indptr) > 0
     is_estimated = np.isfinite(result.annotator_accuracy)
-    warnings = [finding.message for finding in result.findings]
+    warnings = [finding.message for finding in (*result.findings, *_test_gold_findings(data, result))]
     notes = [*data.notes, *result.limitations, *(prediction_limitations(result) if result.n_folds else ())]
     summary: dict[str, Any] = {
         "method": classifier.method_name,
         "n_items": len(data.items),
         "n_labelled_items": int((np.diff(data.train_annotations.indptr) > 0).sum()),
+        "n_consensus_items": int(has_labels.sum()),
         "n_annotators": data.all_annotations.n_annotators,
         "n_labels": data.train_annotations.n_labels,
         "classes": data.all_annotations.classes.tolist(),
@@ -152,6 +155,16 @@ def _summarize(classifier: CrowdClassifier, data: JobData, result: Consensus, in
         codes = positions_of(truth, classifier.classes_)
         summary["test_accuracy"] = float((result.predicted_codes[rows] == codes).mean())
     return summary
+
+
+def _test_gold_findings(data: JobData, result: Consensus) -> tuple[Finding, ...]:
+    """Return what gold that training has not used says against the result."""
+    if data.test is None:
+        return ()
+    rows, truth = data.test
+    gold = np.full(len(result.items), -1)
+    gold[rows] = positions_of(truth, result.classes)
+    return gold_contradictions(result, gold)
 
 
 def _write_tables(result: Consensus, out: Path) -> None:
