@@ -694,6 +694,28 @@ def test_ctrl_c_after_the_folds_keeps_their_consensus(
     assert files(tmp_path / "run") == FINISHED
 
 
+@pytest.mark.parametrize(("method", "n_before", "n_trainings"), [("consensus-training", 0, 5), ("majority-vote", 1, 3)])
+def test_lines_of_folds_in_processes_count_all_trainings(
+    crowd: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+    n_before: int,
+    n_trainings: int,
+) -> None:
+    monkeypatch.setattr(run_fold_trainings, "_train_fold", lambda out, number: True)
+    monkeypatch.setattr(run_fold_trainings, "ProcessPoolExecutor", lambda n, context: ThreadPoolExecutor(n))
+    asked = job(crowd, method=method, folds=2, settings={"epochs": 2})
+    start(asked, tmp_path / "run", force=False, jobs=2)
+    lines = [line for line in capsys.readouterr().err.splitlines() if ", fold " in line]
+    n_folds = n_trainings - 1
+    for number, line in enumerate(lines[:n_folds], 1 + n_before):
+        assert line.startswith(f"training {number} of {n_trainings} finished: ")
+        is_last = number == n_trainings
+        assert (" left" in line) is not is_last  # the network of consensus-training follows its folds
+
+
 def test_an_interrupted_fold_starts_no_further_ones(
     crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

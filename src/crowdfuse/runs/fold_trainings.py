@@ -48,7 +48,7 @@ def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Pat
     """
     if not classifier.cross_fits_itself and jobs > 1:
         trainings = run_fold_trainings(classifier, job, data, None)
-        if not train_in_processes(trainings, (1.0,) * len(trainings), out, jobs, classifier.verbose):
+        if not train_in_processes(trainings, (1.0,) * len(trainings), out, jobs, classifier.verbose, n_before=1):
             return None
     return classifier._out_of_fold(
         data.loaded.inputs,
@@ -103,7 +103,7 @@ def _training_gold(classifier: CrowdClassifier, data: JobData) -> IntArray | Non
 
 
 def train_in_processes(
-    trainings: Sequence[FoldTraining], costs: Sequence[float], out: Path, jobs: int, verbose: int
+    trainings: Sequence[FoldTraining], costs: Sequence[float], out: Path, jobs: int, verbose: int, n_before: int = 0
 ) -> bool:
     """Run the trainings of folds in separate processes, except those whose predictions are stored.
 
@@ -112,13 +112,15 @@ def train_in_processes(
     trainings : sequence of FoldTraining
         All trainings of folds.
     costs : sequence of float
-        Expected time of each training, in any unit.
+        Expected time of each training, in any unit; if it is longer than `trainings`, other trainings follow.
     out : Path
         The run folder.
     jobs : int
         Number of processes.
     verbose : int
         Whether to print a line per training.
+    n_before : int, default=0
+        Number of trainings of the run that were finished before, for the lines.
 
     Returns
     -------
@@ -128,7 +130,7 @@ def train_in_processes(
     folder = out / FOLDS_FOLDER
     left = [number for number, training in enumerate(trainings) if not training.file(folder).exists()]
     running: dict[Future[bool], int] = {}
-    cost_left = sum(costs[number] for number in left)
+    cost_left, later_cost = sum(costs[number] for number in left), sum(costs[len(trainings) :])
     cost_at_start, start_time = cost_left, time.monotonic()
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         try:
@@ -142,11 +144,12 @@ def train_in_processes(
                     if not future.result():
                         return False
                     cost_left -= costs[number]
-                    seconds = (time.monotonic() - start_time) / (cost_at_start - cost_left) * cost_left
-                    time_left = f"; about {format_duration(seconds)} left" if left or running else ""
-                    n_done = len(trainings) - len(left) - len(running)
-                    title = trainings[number].title
-                    print_message(verbose, f"{n_done} of {len(trainings)} folds finished: {title}{time_left}")
+                    seconds_per_cost = (time.monotonic() - start_time) / (cost_at_start - cost_left)
+                    seconds = seconds_per_cost * (cost_left + jobs * later_cost)  # later trainings run one by one
+                    time_left = f"; about {format_duration(seconds)} left" if left or running or later_cost else ""
+                    n_done = n_before + len(trainings) - len(left) - len(running)
+                    line = f"training {n_done} of {n_before + len(costs)} finished: {trainings[number].title}"
+                    print_message(verbose, f"{line}{time_left}")
         except KeyboardInterrupt:  # the processes get it too, and store their checkpoints
             return False
     return True
