@@ -117,6 +117,7 @@ assert "torch" not in sys.modules, "import"
 crowdfuse.Annotations.read({str(crowd.labels)!r})
 assert "torch" not in sys.modules, "read"
 from crowdfuse.cli import app
+from crowdfuse.labels.number_format import format_confidence
 for command in ([], ["fit"], ["predict"], ["report"], ["review"], ["demo"], ["reproduce", "twomoon"]):
     try:
         app([*command, "--help"])
@@ -228,7 +229,7 @@ def test_fit_prints_data_network_and_results_in_few_lines(crowd: Crowd) -> None:
     ]
     assert all(line.startswith(("note: ", "warning: ", "result: ", "run folder: ", "next: ")) for line in lines[4:])
     summary = json.loads((crowd.out / "summary.json").read_text())
-    found = f"consensus for {N} items, mean confidence {summary['mean_confidence']:.2f}; "
+    found = f"consensus for {N} items, mean confidence {format_confidence(summary['mean_confidence'])}; "
     assert (
         f"result: {found}{summary['n_inaccurate_annotators']} of 3 annotators with an estimated accuracy below 60 %"
         in lines
@@ -365,7 +366,7 @@ def test_validation_and_test_gold_are_reported_in_the_summary(crowd: Crowd) -> N
     text = run_ok(*crowd.fit(*held, "--json", crowd.folder / "s.json"))
     summary = json.loads((crowd.folder / "s.json").read_text())
     assert summary == json.loads((crowd.out / "summary.json").read_text())
-    assert f"test accuracy: {100 * summary['test_accuracy']:.2f} % of 5 items" in text
+    assert f"test accuracy: {100 * summary['test_accuracy']:.1f} % of 5 items" in text
     assert "5 labelled items are used for validation, so their labels are not used for training" in text
     assert "gold labels were used for choosing the epoch" in text
     assert summary["best_epoch"] in (1, 2)

@@ -215,6 +215,29 @@ def test_explanation_names_every_opposing_label(labels: list[str | None], predic
         assert f"{labels.count(name)} of {5 - labels.count(None)} annotators said {name}" in against
 
 
+def test_explanation_of_many_classes_names_the_most_probable_opposing_label() -> None:
+    names = ["ant", "bee", "cat", "dog", "eel"]
+    votes = {"bee": 3, "cat": 2, "dog": 2, "eel": 1}
+    said = [name for name, count in votes.items() for _ in range(count)]
+    few = made([["cat", "dog"]], ["cat"])
+    ann = Annotations.from_matrix(np.array([said], object), classes=names)
+    soft = np.array([[0.6, 0.02, 0.02, 0.02, 0.34]], np.float32)  # one annotator said eel, which may well be right
+    consensus = replace(
+        few,
+        classes=ann.classes,
+        annotators=ann.annotators,
+        annotations=ann,
+        class_probabilities=soft,
+        consensus_codes=np.array([0]),
+        labels_per_item=np.array([8]),
+        label_confidence=soft[0, ann.label].astype(np.float64),
+    )
+    lines = str(explain_item(consensus, 0)).splitlines()
+    assert "1 of 8 annotators said eel" in lines[1]
+    assert lines[1].endswith("; 2 other labels.")
+    assert "eel 34 %" in lines[2]
+
+
 def test_explanation_of_gold_against_the_labels() -> None:
     consensus = replace(made([["dog", "dog"]], ["cat"]), gold_codes=np.array([0]))
     assert str(explain_item(consensus, 0)).startswith("For cat: the gold label is cat.\nAgainst: both annotators said")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crowdfuse import GatedClassifier
-from crowdfuse.report.number_format import whole_percentages
+from crowdfuse.labels.number_format import whole_percentages
 from crowdfuse.report.training_text import kept_epoch_sentence, loss_sentence
 
 

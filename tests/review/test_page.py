@@ -16,7 +16,7 @@ from axe_playwright_python.sync_playwright import Axe
 from typer.testing import CliRunner
 
 from crowdfuse.cli import app
-from crowdfuse.report.number_format import format_confidence, format_percent
+from crowdfuse.labels.number_format import format_confidence, format_percent
 from crowdfuse.review.run_folder import read_run
 from tests.review.conftest import (
     HOSTILE,

@@ -203,7 +203,7 @@ def test_labels_match_features_by_the_same_ids_as_the_images(images: Path, tmp_p
         text = ok(*fit, "--method", "gated", "--out", str(run), "--epochs", "30", "--folds", "0", "--quiet")
         items[inputs] = sorted(row["item"] for row in csv.DictReader((run / "consensus.csv").open()))
     assert items[features] == items[str(images)] == sorted(names)
-    assert "test accuracy: 100.00 % of 4 items" in text
+    assert "test accuracy: 100.0 % of 4 items" in text
     ok("predict", str(run), features, "--out", str(tmp_path / "predictions.csv"))
     predicted = list(csv.DictReader((tmp_path / "predictions.csv").open()))
     assert all((row["label"] == "red") == (row["item"][0] == "a") for row in predicted)

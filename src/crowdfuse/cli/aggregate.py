@@ -22,6 +22,7 @@ from crowdfuse.cli.options import (
 )
 from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.labels.ids import format_count, format_names, positions_of
+from crowdfuse.labels.number_format import format_percent
 from crowdfuse.labels.reading import Reading
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def aggregate(
             "gold_items_without_labels": len(truth) - len(judged),
             "accuracy": float(right.mean()) if len(judged) else None,
         }
-        share = f"{100 * right.mean():.2f} %" if len(judged) else "unknown"
+        share = format_percent(right.mean()) if len(judged) else "unknown"
         n_unlabelled = len(truth) - len(judged)
         more = f"; {format_count(n_unlabelled, 'more gold item')} without labels" if n_unlabelled else ""
         typer.echo(f"accuracy: {share} of {format_count(len(judged), 'item')} with gold{more}")

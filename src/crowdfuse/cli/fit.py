@@ -32,6 +32,7 @@ from crowdfuse.cli.options import (
 from crowdfuse.cli.reading_options import DEFAULT_READING, with_reading_options
 from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS
 from crowdfuse.labels.ids import format_count, format_names
+from crowdfuse.labels.number_format import format_confidence, format_percent
 from crowdfuse.labels.reading import Reading
 from crowdfuse.training.distributed import is_rank_zero, launched_processes, raise_in_all_processes
 
@@ -237,7 +238,8 @@ def _print_summary(summary: dict[str, Any], run: Path, json_file: Path | None, s
         for message in (line for line in summary[f"{kind}s"] if line not in shown):
             typer.echo(f"{kind}: {message}")
     if "test_accuracy" in summary:
-        typer.echo(f"test accuracy: {100 * summary['test_accuracy']:.2f} % of {summary['n_test_items']:,} items")
+        n_items = format_count(summary["n_test_items"], "item")
+        typer.echo(f"test accuracy: {format_percent(summary['test_accuracy'])} of {n_items}")
     if json_file is not None:
         write_json(json_file, summary)
     if not summary["interrupted"]:
@@ -256,7 +258,7 @@ def _describe_result(summary: dict[str, Any]) -> str:
     n_items = summary.get("n_consensus_items", summary["n_labelled_items"])  # runs of earlier versions lack the first
     line = f"consensus for {format_count(n_items, 'item')}"
     if summary.get("mean_confidence") is not None:  # a run of an earlier version does not have it
-        line += f", mean confidence {summary['mean_confidence']:.2f}"
+        line += f", mean confidence {format_confidence(summary['mean_confidence'])}"
     if summary.get("n_estimated_annotators"):
         n_annotators = format_count(summary["n_estimated_annotators"], "annotator")
         line += f"; {summary['n_inaccurate_annotators']:,} of {n_annotators} with an estimated accuracy below 60 %"

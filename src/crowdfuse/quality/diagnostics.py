@@ -16,6 +16,7 @@ from scipy.special import bdtr, chdtrc, ndtr
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count, format_names
+from crowdfuse.labels.number_format import format_percent
 from crowdfuse.quality.annotator_pairs import PairEvidence
 from crowdfuse.quality.dependent_pairs import DependentPair, find_dependent_pairs
 from crowdfuse.quality.findings import Finding, annotator_in_message, name_in_message, start_sentence
@@ -322,8 +323,8 @@ def _test_inputs(ann: Annotations, probabilities: FloatArray, predicted: IntArra
         return
     message = (
         f"The labels do not depend on the inputs: on {len(rows):,} items, out-of-fold predictions agree with "
-        f"{100 * agreement.mean():.0f} % of the labels, and chance alone would give {100 * guess.mean():.0f} %. Check "
-        "that the rows of the inputs belong to the right items, that the inputs show what the labels are about, and "
-        "that training converged."
+        f"{format_percent(agreement.mean(), 0)} of the labels, and chance alone would give "
+        f"{format_percent(guess.mean(), 0)}. Check that the rows of the inputs belong to the right items, that the "
+        "inputs show what the labels are about, and that training converged."
     )
     yield Finding("labels_ignore_inputs", message, p_value, len(rows))

@@ -10,6 +10,7 @@ from scipy.special import bdtr, bdtrc
 
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count
+from crowdfuse.labels.number_format import format_percent
 from crowdfuse.quality.findings import Finding, annotator_in_message, name_in_message
 from crowdfuse.quality.independent_crowd import FloatArray
 from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE, significant
@@ -104,8 +105,8 @@ def _test_accuracies(consensus: Consensus, gold: IntArray) -> Iterator[Finding]:
     parts = []
     for position, _ in found[:MAX_LISTED_ANNOTATORS]:
         r = tested[position]
-        share = f"{n_right[r]:,.0f} of {n_labels[r]:,} items with gold ({100 * n_right[r] / n_labels[r]:.1f} %)"
-        estimated = f"{100 * low[r]:.1f} % to {100 * high[r]:.1f} % are estimated"
+        share = f"{n_right[r]:,.0f} of {n_labels[r]:,} items with gold ({format_percent(n_right[r] / n_labels[r])})"
+        estimated = f"{format_percent(low[r])} to {format_percent(high[r])} are estimated"
         parts.append(f"{annotator_in_message(ann.annotators[r])} is right on {share}, where {estimated}")
     n_more = len(found) - len(parts)
     more = f"; {format_count(n_more, 'more annotator')} not listed" if n_more else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from crowdfuse.labels.intervals import wilson_interval
+from crowdfuse.labels.number_format import format_confidence
 from crowdfuse.quality.consensus import Consensus
 
 MIN_OVERCONFIDENCE = 0.03  # smallest excess of the mean confidence over the estimated accuracy that is reported
@@ -49,13 +50,13 @@ def prediction_limitations(result: Consensus) -> tuple[str, ...]:
     accuracy = float(posterior[np.arange(len(said)), said].mean(dtype=np.float64))
     confidence = float(probabilities[has_labels].max(1).mean(dtype=np.float64))
     measured = (
-        f"on items kept out of its training, it is right on an estimated {100 * accuracy:.0f} %, with a mean "
-        f"confidence of {100 * confidence:.0f} %"
+        f"on items kept out of its training, it is right on an estimated {format_confidence(accuracy)}, with a mean "
+        f"confidence of {format_confidence(confidence)}"
     )
     never = tuple(finding.message for finding in result.findings if finding.kind == "class_never_predicted")
     if result.parameters.get("sharpness", np.array(1.0)) == 0:
-        most_frequent = 100 * np.bincount(result.consensus_codes[has_labels]).max() / len(said)
-        comparison = f"{measured} (the most frequent class: {most_frequent:.0f} %)"
+        most_frequent = np.bincount(result.consensus_codes[has_labels]).max() / len(said)
+        comparison = f"{measured} (the most frequent class: {format_confidence(most_frequent)})"
         return f"Do not rely on the predictions of this classifier: {comparison}.", *never
     _, high = wilson_interval(accuracy * len(said), len(said))
     if confidence > high and confidence >= accuracy + MIN_OVERCONFIDENCE:

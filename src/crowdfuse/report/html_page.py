@@ -12,10 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from crowdfuse.labels.ids import format_count
+from crowdfuse.labels.number_format import format_confidence, format_number, format_percent, whole_percentages
 from crowdfuse.report.item_map_chart import item_map_chart
 from crowdfuse.report.item_previews import ItemPreview
 from crowdfuse.report.line_chart import line_chart
-from crowdfuse.report.number_format import format_confidence, format_number, format_percent, whole_percentages
 from crowdfuse.report.summary_sentences import evaluated_thing, gold_use_sentence, summary_sentences
 from crowdfuse.report.training_text import kept_epoch_sentence, loss_sentence
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from crowdfuse.labels.ids import IntArray
+from crowdfuse.labels.ids import IntArray, format_count
+from crowdfuse.labels.number_format import format_confidence, format_percent
 from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT, Consensus
-from crowdfuse.report.number_format import format_confidence, format_percent
 from crowdfuse.report.printable import printable
 
-MAX_OPPOSING_CLASSES = 3  # opposing classes that are listed, the class with the most labels first
+MAX_OPPOSING_CLASSES = 3  # opposing classes that are listed
 
 
 def explain_item(consensus: Consensus, row: int) -> str | None:
@@ -59,10 +59,10 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
         return None
     if not votes.any():
         return _without_labels(consensus, row, chosen)
-    opposing = [int(k) for k in np.lexsort((-consensus.class_probabilities[row], -votes)) if k != chosen and votes[k]]
+    opposing = _opposing_classes(consensus, row, votes, chosen)
     against = [_labels_part(consensus, row, k) for k in opposing[:MAX_OPPOSING_CLASSES]]
     if len(opposing) > MAX_OPPOSING_CLASSES:
-        against.append(f"{votes[opposing[MAX_OPPOSING_CLASSES:]].sum()} other labels")
+        against.append(format_count(int(votes[opposing[MAX_OPPOSING_CLASSES:]].sum()), "other label"))
     support = [_labels_part(consensus, row, chosen)] if votes[chosen] else []
     if consensus.gold_codes is not None and consensus.gold_codes[row] == chosen:
         support.insert(0, f"the gold label is {_name(consensus, chosen)}")
@@ -145,6 +145,21 @@ def share_right(consensus: Consensus, annotators: IntArray, label: int, true: in
     chosen = (ann.label == label) & np.isin(ann.annotator, annotators)
     posterior = consensus.class_probabilities[ann.item[chosen], label if true is None else true]
     return float(posterior.mean(dtype=np.float64)) if len(posterior) else float("nan")
+
+
+def _opposing_classes(consensus: Consensus, row: int, votes: IntArray, chosen: int) -> list[int]:
+    """Return the other classes among the labels of an item, those with the most labels first.
+
+    The most probable of them is among the first `MAX_OPPOSING_CLASSES`, which are listed, even if it has few labels.
+    """
+    posterior = consensus.class_probabilities[row]
+    classes = [int(k) for k in np.lexsort((-posterior, -votes)) if k != chosen and votes[k]]
+    if len(classes) > MAX_OPPOSING_CLASSES:
+        strongest = max(classes, key=lambda k: float(posterior[k]))
+        if classes.index(strongest) >= MAX_OPPOSING_CLASSES:
+            classes.remove(strongest)
+            classes.insert(MAX_OPPOSING_CLASSES - 1, strongest)
+    return classes
 
 
 def _labels_part(consensus: Consensus, row: int, label: int) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from crowdfuse.labels.ids import format_count
+from crowdfuse.labels.number_format import format_confidence, format_number, format_percent, whole_percentages
 from crowdfuse.report.markdown import escape_cell
-from crowdfuse.report.number_format import format_confidence, format_number, format_percent, whole_percentages
 from crowdfuse.report.summary_sentences import (
     Sentence,
     evaluated_thing,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crowdfuse.labels.ids import format_count
-from crowdfuse.report.number_format import format_percent
+from crowdfuse.labels.number_format import format_percent
 
 Sentence = tuple[str, ...]
 """A sentence in parts. Every second part is a name from the data, which HTML and Markdown must escape."""

@@ -27,7 +27,7 @@ function createElement(tag, options = {}, ...children) {
 }
 const isolateText = (text, tag = "bdi", options = {}) =>
   createElement(tag, { text, dir: "auto", ...(String(text).length > 40 ? { title: text } : {}), ...options }); // long names are cut off, so the title has them in full
-// the same rule as format_confidence in report/number_format.py, so that page and report show the same digits
+// the same rule as format_confidence in labels/number_format.py, so that page and report show the same digits
 const formatPercent = (share) => (share === null || share === undefined ? "unknown" : share > 0 && share < 0.005 ? "< 0.5 %" : share >= 0.9995 && share < 1 ? "> 99.9 %" : `${(100 * share).toFixed(share >= 0.995 && share < 1 ? 1 : 0)} %`);
 const formatNumber = (value) => value.toLocaleString("en-US");
 const formatCount = (value, noun) => `${formatNumber(value)} ${noun}${value === 1 ? "" : "s"}`;

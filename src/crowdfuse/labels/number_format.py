@@ -1,4 +1,4 @@
-"""Numbers as report and review page print them."""
+"""Numbers as commands, report and review page print them: halves are rounded up, and only 1 is 100 %."""
 
 from __future__ import annotations
 
