@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from crowdfuse import load
 from crowdfuse.cli import app
 from crowdfuse.estimators.registry import DEFAULT_METHOD
+from crowdfuse.labels.number_format import format_confidence
 from tests import exports
 
 N = 30
@@ -117,7 +118,6 @@ assert "torch" not in sys.modules, "import"
 crowdfuse.Annotations.read({str(crowd.labels)!r})
 assert "torch" not in sys.modules, "read"
 from crowdfuse.cli import app
-from crowdfuse.labels.number_format import format_confidence
 for command in ([], ["fit"], ["predict"], ["report"], ["review"], ["demo"], ["reproduce", "twomoon"]):
     try:
         app([*command, "--help"])
