@@ -48,13 +48,13 @@ class Consensus(Aggregate):
     annotators : ndarray of shape (n_annotators,)
         Names of the annotators.
     class_probabilities : ndarray of shape (n_items, n_classes)
-        Probability of each class given the labels, the classifier and gold. For items without labels, the calibrated
-        probability by the classifier.
+        Probability of each class given the labels, the classifier and gold. Items with neither labels nor gold have the
+        calibrated probabilities of the classifier.
     consensus_codes : ndarray of shape (n_items,)
         The most probable class, as a position in `classes`.
     annotator_accuracy : ndarray of shape (n_annotators,)
-        Estimated share of each annotator's labels that are right. NaN for annotators without labels. If the accuracy
-        cannot be estimated, NaN for all annotators, and `limitations` says why.
+        Estimated share of each annotator's labels that are right. NaN for annotators without labels. If the labels do
+        not allow an estimate, all values are NaN, and `limitations` says why.
     annotator_accuracy_interval : ndarray of shape (n_annotators, 2)
         Lower and upper end of the 95 % interval of each accuracy.
     labels_per_item : ndarray of shape (n_items,)
@@ -67,10 +67,10 @@ class Consensus(Aggregate):
         MB.
     parameters : mapping of str to ndarray
         Fitted parameters of the model. `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier's
-        probabilities; if sharpness is 0, the classifier is ignored. `gate_weight` (a scalar) is the weight of the
-        argument `right_probability` of `crowdfuse.consensus`. `error_dependence` (a scalar) measures how strongly the
-        annotators' mistakes depend on the input. `temperature` (a scalar) is the exponent that lowers the confidence
-        because of this dependence; 1 leaves the confidence unchanged.
+        probabilities; if `sharpness` is 0, the classifier is ignored. `gate_weight` (a scalar) is the weight that the
+        argument `right_probability` of `crowdfuse.consensus` got. `error_dependence` (a scalar) measures how strongly
+        the annotators' mistakes depend on the input. The confidence is lowered because of this dependence: class
+        probabilities are raised to the power `temperature` (a scalar, 1 for no change) and normalized.
     log_likelihood : tuple of float
         A tuple with one number: the log-likelihood of the labels under the fitted model.
     converged : bool
@@ -91,8 +91,9 @@ class Consensus(Aggregate):
         Number of folds that the out-of-fold probabilities were computed with. 0 if the classifier was trained on these
         labels. None if the number is unknown.
     label_weights : ndarray of shape (n_labels,) or None
-        Share of each label in the fused label that the classifier's method trains on, in the order of `annotations`.
-        The shares of an item sum to 1. The consensus does not use them. None if there is no such method.
+        Weight that the classifier gives to each label (see `CrowdClassifier.annotator_weights`), in the order of
+        `annotations`. The weights of an item sum to 1. The consensus does not use them. None if they are unknown, for
+        example if `crowdfuse.consensus` computed this result.
     limitations : tuple of str
         Sentences about quantities that cannot be estimated or are unreliable, with the reason. Empty if there are none.
     findings : tuple of Finding
@@ -135,9 +136,10 @@ class Consensus(Aggregate):
 
     @property
     def is_disputed(self) -> NDArray[np.bool_]:
-        """Whether each item with labels is disputed, ndarray of shape (n_items,).
+        """Whether each item is disputed, ndarray of shape (n_items,).
 
-        An item is disputed if one of its labels or the prediction of the classifier differs from the consensus.
+        An item is disputed if one of its labels or the prediction of the classifier differs from the consensus. Items
+        without labels are never disputed.
         """
         disputed = np.zeros(len(self.items), bool)
         disputed[self.annotations.item[self.differs_from_consensus]] = True
@@ -152,7 +154,7 @@ class Consensus(Aggregate):
 
     @property
     def share_of_votes(self) -> FloatArray:
-        """Share of each item's labels that equal the consensus, ndarray of shape (n_items,). NaN without labels."""
+        """Share of each item's labels that equal the consensus, shape (n_items,). NaN for items without labels."""
         ann = self.annotations
         equal = np.bincount(ann.item, ann.label == self.consensus_codes[ann.item], minlength=ann.n_items)
         with np.errstate(invalid="ignore"):
@@ -161,7 +163,7 @@ class Consensus(Aggregate):
 
     @property
     def annotator_order(self) -> IntArray:
-        """Order of the annotators in tables, as positions in `annotators`, ndarray of shape (n_labelling,).
+        """Order of the annotators in tables: positions in `annotators`, ndarray of shape (n_annotators_with_labels,).
 
         The annotators are sorted by the upper end of the accuracy interval, lowest first. Annotators with the same
         upper end are sorted by their number of labels, highest first. Annotators without labels are left out.
@@ -176,7 +178,7 @@ class Consensus(Aggregate):
         Parameters
         ----------
         proba : bool, default=False
-            Whether to add one column `p_<class>` per class with its probability.
+            Whether to add a column `p_<class>` for each class, with the probability of the class.
 
         Returns
         -------
@@ -224,9 +226,10 @@ class Consensus(Aggregate):
         -------
         pyarrow.Table
             Table with the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high. The last three are
-            null if the accuracy cannot be estimated. If the classifier gives some annotators more
-            weight than others, there is a sixth column, mean_weight: the annotator's mean weight on items with several
-            labels, where 1 means that all labels of an item count equally.
+            null if the accuracy cannot be estimated. If the classifier gives some labels of an item more weight than
+            others, there is a sixth column, mean_weight. It is the annotator's mean relative weight on items with at
+            least two labels. A relative weight of 2 means twice the weight that the label would have if all labels of
+            the item had the same weight.
 
         Examples
         --------
@@ -321,15 +324,15 @@ def consensus(
         estimate the accuracy of the annotators and to calibrate the classifier.
     n_folds : int or None, default=None
         Number of cross-validation folds that `pred_probs` were computed with. 0: the classifier was trained on these
-        same labels; calibration then never raises its confidence, and `limitations` contains a warning. None:
-        `pred_probs` are out of fold, but the number of folds is unknown.
+        same labels. In this case, calibration never raises the classifier's confidence, and `limitations` contains a
+        warning. None: `pred_probs` are out of fold, but the number of folds is unknown.
     predicted : array-like of shape (n_items, n_classes) or None, default=None
         Class probabilities predicted by the final classifier, which was trained on all items. They are stored as
         `predicted_probabilities` and do not affect the consensus. None: `pred_probs` are stored.
     right_probability : array-like of shape (n_labels,) or None, default=None
-        For each label, in the order of `ann`, the probability that its annotator is right on this item. It must be
-        estimated by a method that was trained without the item. It counts more if it helps more to explain the labels.
-        Cannot be combined with `items`, because `items` changes the order of the labels.
+        For each label, in the order of `ann`, the probability that the annotator is right on this item. Estimate it
+        with a method that was not trained on the item. The better these probabilities explain the labels, the more
+        weight they get. Cannot be combined with `items`, because `items` changes the order of the labels.
     seed : int, default=0
         Seed of the random draws from which the intervals are computed, and of the random choice between tied classes.
 
@@ -354,12 +357,13 @@ def consensus(
     Notes
     -----
     The model is described in `crowdfuse.aggregation.posterior` and fitted by EM. Each annotator's accuracy is shrunk
-    towards the accuracy of all annotators, which counts like 10 labels. Each row of the annotator's confusion matrix is
-    shrunk towards the annotator's accuracy, which counts like 30 labels.
+    towards the accuracy of all annotators together, as if the annotator had 10 more labels with that accuracy. Each row
+    of the annotator's confusion matrix is shrunk towards a row with the annotator's accuracy on the diagonal, as if the
+    row had 30 more labels.
 
     The model is fitted with and without the classifier. If the classifier hardly raises the likelihood of the labels,
     it is ignored, and the result is the consensus of the labels alone. If the mistakes of annotators depend on the
-    input, several annotators tend to make the same mistake, so the confidence is lowered; see
+    input, several annotators tend to make the same mistake on the same item. The confidence is then lowered; see
     `crowdfuse.quality.shared_mistakes`. The accuracy of an annotator is averaged over random draws of the true classes;
     see `crowdfuse.quality.annotator_accuracy`.
 
