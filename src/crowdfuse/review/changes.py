@@ -28,21 +28,22 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
     Returns
     -------
     changes : dict of str to Any
-        A pair is a list [before, after]. The keys are:
+        A pair is a list of two values: in the run that was reviewed, and in its refit. The keys are:
 
         - `n_items`: number of items of the run.
         - `n_settled`: number of items whose class a reviewer decided.
         - `n_test_items`: number of test items.
         - `test_accuracy`: pair of accuracies on the test items. Both are None if there are no test items.
-        - `n_agreeing["consensus"]`: pair of counts: settled items whose consensus is the class that the reviewer chose.
-        - `n_agreeing["predicted"]`: pair of counts: settled items whose prediction is the class that the reviewer
-          chose.
-        - `consensus`: items whose consensus changed. `n_changed` is their number. `rows` lists 50 of them, where items
-          that are not settled come first. The keys of a row are item, before, after and settled (the reviewer's class
-          or None).
-        - `predicted`: items whose prediction changed, in the same form as `consensus`.
-        - `annotators`: annotators whose accuracy changed. `n_changed` is their number, out of `n_annotators`. `rows`
-          lists the 50 largest changes. The keys of a row are annotator, before and after.
+        - `n_agreeing`: dict of two pairs. `n_agreeing["consensus"]` counts the settled items (items whose class a
+          reviewer decided) whose consensus is the class that the reviewer chose. `n_agreeing["predicted"]` counts the
+          settled items whose prediction is that class.
+        - `consensus`: dict about the items whose consensus changed. `n_changed` is their number. `rows` is a list of at
+          most 50 of them, with items that are not settled first. The keys of a row are `item`, `before`, `after` and
+          `settled` (the class that the reviewer chose; None if the item is not settled).
+        - `predicted`: dict about the items whose prediction changed, in the same form as `consensus`.
+        - `annotators`: dict about the annotators whose accuracy changed. `n_changed` is their number, and
+          `n_annotators` the number of annotators with a known accuracy in both runs. `rows` is a list of the 50 largest
+          changes, the largest first. The keys of a row are `annotator`, `before` and `after`.
 
     Raises
     ------

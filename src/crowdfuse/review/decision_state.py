@@ -11,17 +11,19 @@ from crowdfuse.review.ledger import LedgerEntry
 
 @dataclass
 class DecisionState:
-    """The current decision on each item: the last line about the item in the ledger that has not been undone.
+    """The current decision on each item, after some or all lines of the ledger.
 
-    The ledger is the file of all decisions; see `Ledger`.
+    The ledger is the file of all decisions; see `Ledger`. A line of the ledger settles an item (decides its class),
+    skips an item, or undoes an earlier line. The current line about an item is the last "settle" or "skip" line about
+    the item that has not been undone.
 
     Parameters
     ----------
     n_lines : int, default=0
         Number of lines of the ledger that have been applied.
     version : dict of str to int, default={}
-        For each item, the number of the last ledger line about it. The number changes with every decision, skip and
-        undo, so the review page can detect that the item on the screen is outdated.
+        For each item, the number of the last ledger line about the item. The number changes with every decision, skip
+        and undo. If it differs from the number when the item was shown, the review page is outdated.
 
     Examples
     --------
@@ -55,7 +57,7 @@ class DecisionState:
             self.version[entry["item"]] = self.n_lines = entry["line"]
 
     def decision_on(self, item: str) -> LedgerEntry | None:
-        """Return the valid ledger line about an item.
+        """Return the current ledger line about an item.
 
         Parameters
         ----------
@@ -65,13 +67,13 @@ class DecisionState:
         Returns
         -------
         entry : dict or None
-            The ledger line, with action "settle" or "skip"; None if the item has no valid line.
+            The ledger line, with action "settle" or "skip". None if there is no such line, or all have been undone.
         """
         lines = self._valid.get(item)
         return lines[-1] if lines else None
 
     def is_settled(self, item: str) -> bool:
-        """Return whether an item is settled: it has a valid decision on its class.
+        """Return whether an item is settled: the current ledger line about it decides its class.
 
         Parameters
         ----------
@@ -86,18 +88,18 @@ class DecisionState:
         return entry is not None and entry["action"] == "settle"
 
     def settled(self) -> dict[str, LedgerEntry]:
-        """Return the valid decisions on the classes of items; skips are left out.
+        """Return the current decisions on the classes of items. Items whose current line is a skip are left out.
 
         Returns
         -------
         decisions : dict of str to dict
-            The ledger line of each settled item, by item, in the order of the decisions.
+            Maps each settled item to its current ledger line, in the order in which the lines were written.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["action"] == "settle"]
         return {entry["item"]: entry for entry in sorted(last, key=lambda entry: int(entry["line"]))}
 
     def last_of(self, reviewer: str) -> LedgerEntry | None:
-        """Return the last ledger line of a reviewer that has not been undone.
+        """Return the last of the current ledger lines of a reviewer: lines that were neither undone nor replaced.
 
         Parameters
         ----------
@@ -107,6 +109,7 @@ class DecisionState:
         Returns
         -------
         entry : dict or None
+            None if there is no such line.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["who"] == reviewer]
         return max(last, key=lambda entry: int(entry["line"]), default=None)
@@ -144,7 +147,7 @@ def next_open_items(order: Sequence[int], names: Sequence[str], state: DecisionS
     names : sequence of str
         Names of all items.
     state : DecisionState
-        The valid decisions.
+        The current decisions.
     count : int
         Maximum number of items to return.
 

@@ -89,11 +89,16 @@ class ItemInputs:
         Returns
         -------
         description : dict of str to Any
-            The key `kind` is "image", "values", "text" or "missing". The other keys depend on it. "image" has `file`
-            and `exists`. "values" has `values` (the first values) and `n_more` (how many are left out). "text" has
-            `parts` (pieces of the text with the strength of their highlight, see `highlighted_parts`), `predicted` (the
-            predicted class), and the lists `words_for` and `words_against` it. If words have no scores, `predicted` is
-            None. "missing" has `reason`.
+            The value of `kind` is "image", "values", "text" or "missing". The other keys depend on this value:
+
+            - "image": `file` (the path) and `exists` (whether the image exists).
+            - "values": `values` (pairs of a feature name and a value, at most 40) and `n_more` (the number of further
+              values).
+            - "text": `parts` (pieces of the text, each with the strength of its highlight from -3 to 3), `predicted`
+              (the predicted class), `words_for` and `words_against` (lists of the words that speak most for and against
+              the predicted class). If it is unknown how much each word contributes to the prediction, `predicted` is
+              None, and both lists are empty.
+            - "missing": `reason` (why there is no input).
         """
         file = self._image_file(index)
         if file is not None:
@@ -171,7 +176,7 @@ class ItemInputs:
         return data.getvalue(), "image/jpeg"
 
     def weights(self, index: int) -> list[float] | None:
-        """Return the weight that the model gives to each label of an item.
+        """Return the weight that the model gives to each label of an item. The weights of an item sum to 1.
 
         Parameters
         ----------

@@ -45,13 +45,13 @@ class Refit:
         self._compared: tuple[Path, dict[str, Any]] | None = None
 
     def start(self) -> None:
-        """Start a refit.
+        """Start a refit in a separate process, and return while it runs.
 
         Raises
         ------
         ValueError
             If a refit is already running, if the reviewers have not decided the class of any item yet, or if a file of
-            the run is missing or has changed.
+            labels or gold labels that the run read is missing or has changed.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is None:
@@ -96,10 +96,10 @@ class Refit:
             The key `state` is "none", "running", "failed" or "done". The other keys depend on `state`:
 
             - "none" (there was no refit so far): no other keys.
-            - "running": `out`, `message` and `progress`, the share of training runs that are finished, or None if no
-              training run is finished.
-            - "failed": `out` and `message`.
-            - "done": `out` and `changes` (see `compare_run_folders`).
+            - "running": `out` (the folder of the refit), `message` (a text about the progress) and `progress` (the
+              share of training runs that are finished; None if no training run is finished).
+            - "failed": `out` and `message` (the error message).
+            - "done": `out` and `changes` (the result of `compare_run_folders`), of the newest finished refit.
         """
         with self._lock:
             if self._process is not None and self._out is not None:

@@ -42,7 +42,7 @@ class RunFolder:
     classes : list of str
         The classes, in the order of `consensus.classes`.
     disputed : ndarray of shape (n_review_items,)
-        Whether each item to review is disputed: an annotator or the prediction disagrees with the consensus.
+        Whether each item to review is disputed: one of its labels or the prediction differs from the consensus.
     notes : list of str
         Messages for the reviewer: limitations of the consensus, faults found in the labels, and files that cannot be
         read.
@@ -60,7 +60,7 @@ class RunFolder:
     notes: list[str]
 
     def is_disputed(self, index: int) -> bool:
-        """Return whether the item is disputed: an annotator or the prediction disagrees with the consensus.
+        """Return whether the item is disputed: one of its labels or the prediction differs from the consensus.
 
         Parameters
         ----------
@@ -85,7 +85,8 @@ def read_run(path: Path) -> RunFolder:
     Returns
     -------
     run : RunFolder
-        The run. Its `notes` list the files of gold labels that cannot be read; review is possible without them.
+        The run. If a file of gold labels for validation or test cannot be read, review is still possible, and `notes`
+        has a message about the file.
 
     Raises
     ------

@@ -41,8 +41,8 @@ class ItemFilter:
     Parameters
     ----------
     disputed : bool, default=True
-        Whether to select only disputed items: items on which an annotator or the prediction disagrees with the
-        consensus.
+        Whether to select only disputed items. An item is disputed if one of its labels or the prediction differs from
+        the consensus.
     annotator : int, default=None
         Position of an annotator in `ReviewSession.annotator_names`. If given, only items with a label by this annotator
         are selected.
@@ -98,8 +98,15 @@ class ReviewSession:
         Returns
         -------
         about : dict of str to Any
-            Keys: run, method, model_sha256, reviewer, classes, annotators (sorted by the upper
-            end of the accuracy interval, lowest first), decisions_file, notes.
+            The keys are:
+
+            - `run`, `method`, `reviewer`: names of the run folder, the method and the reviewer.
+            - `model_sha256`: SHA-256 of the weights of the model.
+            - `classes`: list with the `name` of each class and its keyboard `key` (None if there are too many classes).
+            - `annotators`: list with the `name`, `n_labels`, `accuracy`, `accuracy_low` and `accuracy_high` of each
+              annotator with labels, sorted by the upper end of the accuracy interval, lowest first.
+            - `decisions_file`: path of the ledger.
+            - `notes`: messages for the reviewer.
         """
         run = self.run
         return {
@@ -120,7 +127,7 @@ class ReviewSession:
         }
 
     def decision_state(self) -> DecisionState:
-        """Return the decisions that are valid now, including decisions in other tabs and processes.
+        """Return the current decision on each item, including decisions in other tabs and processes.
 
         Returns
         -------
@@ -143,8 +150,17 @@ class ReviewSession:
         Returns
         -------
         view : dict of str to Any
-            Keys: n_ledger_lines, item (None if all selected items are settled), next_image, n_items, n_settled,
-            n_skipped, n_decisions (in the whole run, not only for the selected items), last_decision, torn_bytes.
+            The keys are:
+
+            - `n_ledger_lines`: number of lines of the ledger.
+            - `item`: the item to decide, with its `index`, name (`item`), `version`, `facts` and `facts_hash`. None if
+              all selected items are settled.
+            - `next_image`: position of the item that follows, if it has an image; otherwise None.
+            - `n_items`, `n_settled`, `n_skipped`: numbers of selected, of settled and of skipped items, all among the
+              items that the filter selects.
+            - `n_decisions`: number of settled items in the whole run.
+            - `last_decision`: the reviewer's last decision or skip that was not undone; None if there is none.
+            - `torn_bytes`: see `Ledger`.
         """
         with self._lock:
             state, order = self.decision_state(), self._cached_order(item_filter)
@@ -198,7 +214,7 @@ class ReviewSession:
         return self._append(index, decision, facts_hash, version, item_filter)
 
     def skip(self, index: int, *, facts_hash: str, version: int, item_filter: ItemFilter) -> LedgerEntry:
-        """Skip an item. It is shown again after all other items that are not settled.
+        """Skip an item. It is shown again after all items that are neither settled nor skipped.
 
         Parameters
         ----------
@@ -277,7 +293,7 @@ class ReviewSession:
         return self._position.get(item)
 
     def facts(self, index: int) -> dict[str, Any]:
-        """Return all facts that the page shows about an item. They are saved with the reviewer's decision.
+        """Return everything that the page shows about an item. It is saved with the reviewer's decision.
 
         Parameters
         ----------
@@ -287,12 +303,23 @@ class ReviewSession:
         Returns
         -------
         facts : dict of str to Any
-            Keys: rank, consensus, confidence, predicted and predicted_confidence (both None without a classifier),
-            explanation (why the consensus differs from the votes or from the prediction; None if it equals both),
-            weight_note (None unless the largest weight contradicts the accuracies), label_counts, labels, input.
-            `label_counts` has the keys label, n_labels and probability for each class with labels, the most frequent
-            first. Each of the `labels` has the keys annotator, label, accuracy, accuracy_low, accuracy_high (all three
-            None if unknown), weight (relative to an even share; None if unknown) and suspicion.
+            The keys are:
+
+            - `rank`: 1 for the item with the lowest confidence, 2 for the next, and so on.
+            - `consensus`, `confidence`: the consensus label and its confidence.
+            - `predicted`, `predicted_confidence`: the class that the classifier predicts, and its probability. Both are
+              None if there is no classifier.
+            - `explanation`: text that lists the evidence for and against the consensus. None if the consensus is both
+              the predicted class and the most frequent label.
+            - `weight_note`: text about the label with the largest weight, if another annotator of the item gave a
+              different label and is certainly more accurate: the two accuracy intervals do not overlap. Otherwise None.
+            - `label_counts`: list with one dict per class among the item's labels, the most frequent class first. Its
+              keys are `label`, `n_labels` and `probability` (of the class).
+            - `labels`: list with one dict per label of the item, the label that is most probably right first. Its keys
+              are `annotator`, `label`, `accuracy`, `accuracy_low`, `accuracy_high`, `weight` and `suspicion`. The
+              `weight` is relative: 1 is the weight that each label would have if all labels of the item had the same
+              weight. The `suspicion` is the probability that the label is wrong. Unknown numbers are None.
+            - `input`: the result of `ItemInputs.describe`.
         """
         return self._cached_facts(index) | {"input": self.item_inputs.describe(index)}
 
@@ -422,7 +449,9 @@ def hash_facts(facts: dict[str, Any]) -> str:
 
 
 def read_gold_rows(run: Path) -> tuple[list[tuple[str, str]], str]:
-    """Read the valid decisions of a run as gold labels, after checking the whole ledger.
+    """Read the current decisions on a run as gold labels, after checking the whole ledger.
+
+    Skips and decisions that were undone or replaced are left out.
 
     Parameters
     ----------
@@ -432,7 +461,7 @@ def read_gold_rows(run: Path) -> tuple[list[tuple[str, str]], str]:
     Returns
     -------
     rows : list of tuple of str
-        Item and class of every valid decision, in the order in which they were made.
+        Item and class of each current decision, in the order in which the decisions were made.
     last_hash : str
         The hash of the last line of the ledger.
 
