@@ -55,10 +55,10 @@ def diagnose(
         pass probabilities that were computed without gold, so that gold is not compared with itself.
     predicted : array-like of int, shape (n_items,), or None, default=None
         Class that the classifier predicts for each item, as a position in `ann.classes`; -1 if unknown. If
-        `out_of_fold` is True, predictions are also used like the labels of one more annotator.
+        `out_of_fold` is True, the tests of annotators also use the predictions, as labels of one more annotator.
     out_of_fold : bool, default=True
         Whether each item was predicted by a classifier that was not trained on it. If False, predictions are used only
-        to find classes that are never predicted.
+        in the test for classes that are never predicted.
     gold : array-like of int, shape (n_items,), or None, default=None
         True class of each item, as a position in `ann.classes`; -1 if unknown.
 
@@ -74,15 +74,16 @@ def diagnose(
 
     Notes
     -----
-    Each test has a null hypothesis, which means "there is no fault":
+    The null hypothesis of each test says that there is no fault:
 
     shared_mistakes
-        The labels of two annotators are coupled on at most 2 % of the items. On coupled items, the two annotators agree
-        as often as their confusion matrices allow. On all other items, their labels are independent given the true
-        class. `crowdfuse.quality.annotator_pairs` describes the model. If the labels of other pairs are coupled too,
-        for example because some items are hard for everybody, the limit is 2 % above the median of the other pairs. The
-        test needs 40 items that both annotators labelled. On average, each of these items needs two other labels or
-        predictions. If these items are fewer than half of all items, one is enough.
+        The labels of two annotators depend on each other on at most 2 % of the items, called coupled items. On coupled
+        items, the two annotators agree as often as their confusion matrices allow. On all other items, their labels are
+        independent given the true class. `crowdfuse.quality.annotator_pairs` describes the model. Other pairs may have
+        coupled items, too, for example because some items are hard for everybody. The limit is then the median share of
+        coupled items of these pairs, plus 2 percentage points. The test needs 40 items that both annotators labelled.
+        These items need, on average, at least two labels by other annotators or predictions per item. An average of one
+        is enough if both annotators labelled fewer than half of all items.
     copied_labels
         Two annotators disagree at least half as often as independent annotators would.
     uninformative_annotator
@@ -95,16 +96,17 @@ def diagnose(
         The consensus differs from gold on a limited share of the items: at most 1.5 times the error rate expected from
         the confidence, plus 5 percentage points. The test needs 20 items with gold.
     labels_ignore_inputs
-        The predictions agree with the labels better than chance, by at least 10 % of the possible improvement over
-        chance. The test needs 50 items and out-of-fold predictions. There is no test if gold contradicts the consensus,
-        because a classifier that was trained on such gold contradicts the labels, too.
+        The predictions agree with the labels more often than by chance. The improvement over chance is at least 10 % of
+        the possible improvement. The test needs 50 items and out-of-fold predictions. It is left out if gold
+        contradicts the consensus, because a classifier that was trained on such gold contradicts the labels, too.
 
     The test for shared mistakes is a likelihood-ratio test on the items that both annotators labelled. The test for
     copied labels counts disagreements. The test for an uninformative annotator compares the annotator's labels with all
-    other labels. All three tests use confusion matrices of the annotators and of the classifier. These are estimated by
-    EM, starting from `class_probabilities`. Two annotators who make the same mistakes may outvote accurate annotators,
-    who then seem inaccurate. Therefore the most dependent pair is tested first, and one of its two annotators is left
-    out of all later tests. `benchmarks/diagnostics.py` measures false alarms and power.
+    other labels. All three tests use confusion matrices of the annotators and of the classifier. The matrices are
+    estimated by EM, starting from `class_probabilities`. Two annotators who make the same mistakes may outvote accurate
+    annotators, who then seem inaccurate. Therefore the pair with the strongest evidence is tested first. If the test
+    finds a fault, one of the two annotators is left out of the tests of other annotators. `benchmarks/diagnostics.py`
+    measures false alarms and power.
 
     Examples
     --------

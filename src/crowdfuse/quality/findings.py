@@ -18,15 +18,15 @@ class Finding:
     message : str
         A sentence that describes the fault, the number of items or labels, and what to do about it.
     p_value : float
-        Probability of such a finding if there is no fault, corrected for the number of tests of this kind. It is below
-        0.01.
+        Probability of such a finding if there is no fault, corrected for the number of tests of this kind. It is always
+        below 0.01, because less significant results are not reported.
     n : int
-        Number of tested items; if the finding is about one annotator, number of tested labels.
+        Number of tested items. For "uninformative_annotator" and "gold_contradicts_accuracy": number of tested labels.
 
     See Also
     --------
     diagnose : Runs the tests on labels.
-    crowdfuse.quality.gold_tests.gold_contradictions : Runs the tests on gold that the consensus has not used.
+    crowdfuse.quality.gold_tests.gold_contradictions : Tests gold against the consensus and the annotators' accuracies.
     """
 
     kind: str

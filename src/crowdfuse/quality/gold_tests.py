@@ -27,8 +27,8 @@ MAX_LISTED_ANNOTATORS = 3
 def gold_contradictions(consensus: Consensus, gold: IntArray) -> tuple[Finding, ...]:
     """Test whether gold contradicts the consensus of many items, or the estimated accuracies of annotators.
 
-    Each of the two tests has a nominal false-alarm rate of 1 % for the whole data set. The first one leaves out items
-    whose gold the consensus has used.
+    Each of the two tests has a nominal false-alarm rate of 1 % for the whole data set. The test of the consensus leaves
+    out items whose gold was used to compute the consensus.
 
     Parameters
     ----------

@@ -47,10 +47,10 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     Returns
     -------
     score : ValidationScore
-        The log-likelihood of each label (`values`, of shape (n_labels,)), the `mean`, and the sanity checks that the
-        classifier failed (`failed_checks`). A higher mean is better. `one.beats(other)` is True if the mean of `one` is
-        higher by more than one standard error. A classifier that failed a check never beats a classifier that passed
-        all checks.
+        The log-likelihood of each label (`values`, of shape (n_labels,)) and its mean (`mean`, higher is better).
+        `failed_checks` has a description of each sanity check that the classifier failed, for example that it agrees
+        with the labels more often than by chance. `one.beats(other)` is True if the mean of `one` is higher by more
+        than one standard error. A classifier that failed a check never beats a classifier that passed all checks.
 
     Raises
     ------

@@ -45,8 +45,8 @@ def next_labels(
     budget : float
         Number of labels to collect. If `cost` is given, the maximum sum of their costs instead.
     annotators : array-like or None, default=None
-        Names of the annotators who can be asked. A new annotator is treated like the average annotator. None: all
-        annotators of `ann`.
+        Names of the annotators who can be asked. Annotators who are not in the model are treated like the average
+        annotator. None: all annotators of `ann`.
     cost : mapping of str to float or None, default=None
         Maps each annotator who can be asked to the cost of one label. None: 1 for all annotators.
     pairs : tuple of two array-likes or None, default=None
@@ -64,8 +64,8 @@ def next_labels(
     TypeError
         If `ann`, `model` or `cost` has the wrong type.
     ValueError
-        If the budget or a cost is not above 0, if a name is unknown or repeated, or if items of `ann` are missing from
-        the model.
+        If the budget or a cost is not above 0, if a name is unknown or repeated, or if items or classes of `ann` are
+        missing from the model.
 
     See Also
     --------
@@ -73,9 +73,9 @@ def next_labels(
 
     Notes
     -----
-    The information of a label is the mutual information, in bits, between the true class and the answer of annotator r,
-    given the labels so far. H is the entropy, k runs over the classes, and `confusion[r, k, :]` is the distribution of
-    the answers of annotator r on items of class k::
+    The information of a label by annotator r is the mutual information, in bits, between the true class and the
+    annotator's answer, given the labels so far. H is the entropy, k runs over the classes, and `confusion[r, k, :]` is
+    the distribution of the answers of annotator r on items of class k::
 
         I(true; answer)  =  H(sum_k P(true = k) confusion[r, k, :])  -  sum_k P(true = k) H(confusion[r, k, :])
 

@@ -12,10 +12,10 @@ MIN_OVERCONFIDENCE = 0.03  # smallest excess of the mean confidence over the est
 
 
 def prediction_limitations(result: Consensus) -> tuple[str, ...]:
-    """Return what speaks against using the predictions of a classifier, or their confidence, on new items.
+    """Return reasons not to rely on a classifier's predictions of new items, or on the confidence of the predictions.
 
-    Accuracy and confidence are those of the out-of-fold predictions on the labelled items. The accuracy is estimated
-    as the mean consensus probability of the predicted class, since the true classes are unknown.
+    The reasons come from the out-of-fold predictions of the labelled items. Since the true classes are unknown, the
+    accuracy of these predictions is estimated: it is the mean probability of the predicted class in the consensus.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def prediction_limitations(result: Consensus) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Sentences. Empty if there is no classifier, or nothing speaks against its predictions.
+        One or two sentences per reason. Empty if there is no classifier or no reason.
 
     Examples
     --------
