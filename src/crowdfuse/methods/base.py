@@ -78,9 +78,10 @@ class Loss(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A part of the training. Each phase starts with the network that the previous phase has trained.
+    """A part of the training. Each phase starts with the network at the end of the previous phase.
 
-    The learning-rate schedule runs over each phase separately. If there is no validation, the last epoch is kept.
+    A separate learning-rate schedule runs over each phase. Without validation, training returns the weights of the last
+    epoch of the last phase.
 
     Parameters
     ----------
@@ -93,9 +94,10 @@ class Phase(NamedTuple):
         frozen and in evaluation mode. None, the default, trains everything. If `trainable` is the same as in the
         previous phase, the optimizer is kept; otherwise a new optimizer is created.
     selection : {"epoch", "end", "any", "never"}, default="epoch"
-        Epochs from which validation chooses the best (the candidates). "epoch": all epochs of this phase, but no epochs
-        of earlier phases. "end": the last epoch of this phase, and the candidates of earlier phases. "any": all epochs
-        of this phase, and the candidates of earlier phases. "never": only the candidates of earlier phases.
+        Validation chooses the best epoch among several epochs, called candidates. This setting says which epochs of
+        this phase are candidates. "epoch": all epochs, and the candidates of earlier phases are dropped. "end": only
+        the last epoch. "any": all epochs. "never": no epoch. With "end", "any" and "never", the candidates of earlier
+        phases remain. With "never", the parts in `trainable` still get the weights from the end of this phase.
     """
 
     name: str
@@ -151,8 +153,8 @@ class Method(nn.Module, ABC):
     Attributes
     ----------
     confusion_given : {"said", "true"} or None
-        What confusion matrices are conditioned on. "said": they hold P(true class | label). "true": they hold P(label |
-        true class). None if the method has no confusion matrices.
+        Which probabilities the confusion matrices hold. "said": P(true class | label). "true": P(label | true class).
+        None if the method has no confusion matrices.
     resume_buffers : tuple of str
         Names of non-persistent buffers (not saved with the model) that are needed to resume training.
     phase_index : int
@@ -162,9 +164,9 @@ class Method(nn.Module, ABC):
     takes_new_annotators : bool
         Whether annotators can be added to a fitted model.
     default_passes, min_passes, min_steps, max_steps : int
-        Length of training if the number of epochs is not given: `default_passes` passes over the data, or more passes
-        if `min_steps` steps need more. If these are more than `max_steps` steps, training is shortened to `max_steps`
-        steps, but not below `min_passes` passes.
+        Length of training if the number of epochs is not given. The default is `default_passes` passes over the data.
+        If this is fewer than `min_steps` steps, training is extended to `min_steps` steps. If it is more than
+        `max_steps` steps, training is shortened to `max_steps` steps, but not below `min_passes` passes.
 
     See Also
     --------
@@ -293,7 +295,7 @@ class Method(nn.Module, ABC):
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
         """Return the loss of each item with gold: by default cross-entropy on the gold class.
 
-        A method that models annotators adds a term for the labels of these items.
+        A method with a model of the annotators also adds a term for the labels of these items.
 
         Parameters
         ----------
@@ -311,7 +313,7 @@ class Method(nn.Module, ABC):
     # ---- hooks of the training -----------------------------------------------------------------
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
-        """Return why the method cannot learn from this data and which methods can, or None if it can learn.
+        """Return why the method cannot learn from this data and which other methods can. None if this method can.
 
         The message is raised as an error before training starts.
 
@@ -411,7 +413,7 @@ class Method(nn.Module, ABC):
         return max(min(self.default_passes * n_steps_per_pass, most), self.min_steps)
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
-        """Update the method before the first step of each phase except the first.
+        """Update the method at the start of each phase, except the first phase.
 
         Results must be written into buffers or parameters, in place, so that checkpoints contain them and all processes
         have the same values. If a result has one value per row of the training data, its buffer must be non-persistent
@@ -422,22 +424,22 @@ class Method(nn.Module, ABC):
         data : TrainingData
             The training data.
         predict : Predict
-            The current network, applied to the training data.
+            Function that applies the current network to the training data.
         score_held_out : HeldOutScorer or None
             Function that scores the network on held-out labels; None if no labels were held out.
         """
 
     def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
-        """Return the sanity checks that the current network fails, in words.
+        """Return a description of each sanity check that the current network fails.
 
         Validation prefers an epoch without failed checks to every epoch with failed checks.
 
         Parameters
         ----------
         label_checks : tuple of str
-            Failed checks that were computed from held-out labels alone. By default these are returned.
+            Failed checks among those that need only the held-out labels. By default, exactly these are returned.
         predict : Predict
-            The current network, applied to the training data.
+            Function that applies the current network to the training data.
 
         Returns
         -------
@@ -457,10 +459,10 @@ class Method(nn.Module, ABC):
         return ()
 
     def add_annotators(self, count: int) -> None:
-        """Append annotators, each a copy of the average annotator.
+        """Append annotators, with the mean of the existing annotators' parameters or outputs.
 
-        If a subclass has a table with one row per annotator, it must override this method, call `super()` and extend
-        the table.
+        This method extends all submodules of class `PerAnnotator`. If a subclass has other parameters or buffers with
+        one row per annotator, it must override this method, call `super()` and append rows to them.
 
         Parameters
         ----------
@@ -487,7 +489,7 @@ class Method(nn.Module, ABC):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            For each label, the position of the item in the batch, the number of the annotator, and the class.
+            For each label, the position of the item in the batch, the index of the annotator, and the class.
 
         Returns
         -------
@@ -496,14 +498,17 @@ class Method(nn.Module, ABC):
         return None
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return one score per pair (item, annotator); a softmax over the pairs of an item gives the weights.
+        """Return one score per pair (item, annotator).
+
+        A softmax over the pairs of an item turns the scores into the annotators' weights. By default, all scores are 0,
+        so all annotators of an item have the same weight.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            For each pair, the position of the item in the batch and the number of the annotator.
+            For each pair, the position of the item in the batch and the index of the annotator.
 
         Returns
         -------
@@ -519,13 +524,13 @@ class Method(nn.Module, ABC):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            For each pair, the position of the item in the batch and the number of the annotator.
+            For each pair, the position of the item in the batch and the index of the annotator.
 
         Returns
         -------
         matrices : Tensor of shape (L, K, K)
-            Axes (pair, true class, given label). If `confusion_given` is "true" (given the true class), each
-            row sums to 1; if it is "said" (given the label), each column does.
+            Axes (pair, true class, given label). If `confusion_given` is "true", the matrices hold P(label | true
+            class), and each row sums to 1. If it is "said", they hold P(true class | label), and each column sums to 1.
 
         Raises
         ------
@@ -535,14 +540,14 @@ class Method(nn.Module, ABC):
         raise TypeError(f"{type(self).__name__} has no confusion matrices; use another method, such as GatedClassifier")
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return, for each pair (item, annotator), the probability that the annotator is right.
+        """Return, for each pair (item, annotator), the probability that the annotator gives the true class.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            For each pair, the position of the item in the batch and the number of the annotator.
+            For each pair, the position of the item in the batch and the index of the annotator.
 
         Returns
         -------
@@ -556,14 +561,17 @@ class Method(nn.Module, ABC):
         raise TypeError(f"{type(self).__name__} does not estimate annotators' accuracies per item; use GatedClassifier")
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the fused label of each item: by default the weighted mean of its labels.
+        """Return the fused label of each item: a vector of class probabilities computed from its labels.
+
+        By default, this is the weighted mean of the item's one-hot labels. The weights are the softmax of
+        `weight_logits` over the labels of the item.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            For each label, the position of the item in the batch, the number of the annotator, and the class.
+            For each label, the position of the item in the batch, the index of the annotator, and the class.
 
         Returns
         -------

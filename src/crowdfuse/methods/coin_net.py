@@ -114,7 +114,7 @@ class COINNet(GeoCrowdNet):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            For each label, the position of the item in the batch, the number of the annotator, and the class.
+            For each label, the position of the item in the batch, the index of the annotator, and the class.
 
         Returns
         -------

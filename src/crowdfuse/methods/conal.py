@@ -105,7 +105,7 @@ class CoNAL(Method):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            For each pair, the position of the item in the batch and the number of the annotator.
+            For each pair, the position of the item in the batch and the index of the annotator.
 
         Returns
         -------

@@ -82,7 +82,7 @@ class CrowdLayer(GlobalConfusions):
         f : Tensor of shape (B, K)
             Class probabilities of the items.
         item, annotator : Tensor of shape (L,)
-            For each pair, the position of the item in the batch and the number of the annotator.
+            For each pair, the position of the item in the batch and the index of the annotator.
 
         Returns
         -------

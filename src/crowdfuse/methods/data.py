@@ -33,13 +33,13 @@ class Batch(NamedTuple):
     weight : Tensor of shape (B,)
         Sample weights.
     gold : Tensor of shape (B,)
-        Gold class (the trusted true class), -1 if unknown.
+        For each item, the index of its gold class (the trusted true class), -1 if unknown.
     item : Tensor of shape (L,)
         For each label, the position of its item in the batch.
     annotator : Tensor of shape (L,)
-        For each label, the number of its annotator.
+        For each label, the index of its annotator.
     label : Tensor of shape (L,)
-        For each label, the class that it names.
+        For each label, the index of its class.
     """
 
     x: Tensor
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
         return self.weight * (torch.bincount(self.item, minlength=self.n_items) > 0)
 
     def select(self, chosen: Tensor) -> Batch:
-        """Return some of the items, with their labels.
+        """Return a batch of some of the items, with their labels.
 
         Parameters
         ----------
@@ -85,17 +85,17 @@ class Batch(NamedTuple):
         )
 
     def reorder(self, order: Tensor) -> Batch:
-        """Return the items in another order, with their labels.
+        """Return a batch of the same items in another order, with their labels.
 
         Parameters
         ----------
         order : Tensor of int of shape (B,)
-            For each item of the result, its current position. This is a permutation of 0 to B - 1.
+            A permutation of 0 to B - 1: `order[i]` is the current position of the item that becomes item i.
 
         Returns
         -------
         batch : Batch
-            The labels are sorted by item.
+            Its labels are sorted by the new positions of the items.
         """
         position = torch.empty_like(order)
         position[order] = torch.arange(len(order), device=order.device)
@@ -136,7 +136,7 @@ class TrainingData:
     annotations : Annotations
         The labels, with one item per row.
     gold : ndarray of int of shape (N,)
-        Gold class (the trusted true class), -1 if unknown.
+        Index of the gold class (the trusted true class) of each row, -1 if unknown.
     weight : ndarray of shape (N,)
         Sample weights.
     """
@@ -151,7 +151,7 @@ class TrainingData:
         return len(self.inputs)
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
-        """Return some rows with all their labels.
+        """Return a batch of some rows, with all their labels.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class TrainingData:
         Returns
         -------
         hashes : dict
-            The hashes "inputs" and "labels"; "labels" includes gold and weights.
+            "inputs": hash of the inputs. "labels": hash of the labels, gold and weights together.
         """
         return fingerprint(self.inputs, self.annotations, self.gold, self.weight)
 

@@ -28,7 +28,7 @@ class GlobalConfusions(Method):
 
     See Also
     --------
-    CountedConfusions : Base class of methods that count these matrices instead of learning them by gradients.
+    CountedConfusions : Base class of methods that estimate these matrices from counts, not by gradient descent.
     """
 
     confusion_given: ClassVar[Literal["true"]] = "true"
@@ -40,7 +40,7 @@ class GlobalConfusions(Method):
         Parameters
         ----------
         annotators : Tensor of shape (U,)
-            Annotator numbers.
+            Annotator indices.
 
         Returns
         -------
@@ -70,7 +70,7 @@ class GlobalConfusions(Method):
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            For each pair (item, annotator), the position of the item in the batch and the number of the annotator.
+            For each pair (item, annotator), the position of the item in the batch and the index of the annotator.
 
         Returns
         -------
@@ -81,14 +81,14 @@ class GlobalConfusions(Method):
         return self.log_confusions(active).exp()[position]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior of the class given the item's labels.
+        """Return the posterior class probabilities of each item, given its labels and the prior of `log_prior`.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator, label : Tensor of shape (L,)
-            For each label, the position of the item in the batch, the number of the annotator, and the class.
+            For each label, the position of the item in the batch, the index of the annotator, and the class.
 
         Returns
         -------
@@ -99,6 +99,8 @@ class GlobalConfusions(Method):
 
     def class_log_likelihoods(self, annotator: Tensor, label: Tensor) -> Tensor:
         """Return `log A_r[k, y]` for each label y and class k: the log-probability of the label if the class is k.
+
+        A_r is the confusion matrix of the annotator r who gave the label.
 
         Parameters
         ----------
@@ -115,7 +117,9 @@ class GlobalConfusions(Method):
         return label_log_probabilities(self.log_confusions(active), position, label)
 
     def gold_label_log_likelihood(self, annotator: Tensor, label: Tensor, gold: Tensor) -> Tensor:
-        """Return `log A_r[gold, y]` for each label: the log-probability of the label given the gold class of the item.
+        """Return `log A_r[gold, y]` for each label y: the log-probability of the label given the item's gold class.
+
+        A_r is the confusion matrix of the annotator r who gave the label.
 
         Parameters
         ----------
@@ -124,7 +128,7 @@ class GlobalConfusions(Method):
         label : Tensor of shape (L,)
             Class of each label.
         gold : Tensor of shape (L,)
-            True class of each label's item.
+            For each label, the gold class of its item.
 
         Returns
         -------
@@ -134,7 +138,7 @@ class GlobalConfusions(Method):
 
 
 class CountedConfusions(GlobalConfusions):
-    """Base class of methods that count the confusion matrices and a class prior, instead of learning them by gradients.
+    """Base class of methods that estimate confusion matrices and a class prior from counts, not by gradient descent.
 
     Parameters
     ----------
@@ -146,7 +150,7 @@ class CountedConfusions(GlobalConfusions):
     prior : Tensor of shape (K,)
         Prior probability of each class.
     matrices : Tensor of shape (R, K, K)
-        Axes (annotator, true class, given label); rows sum to 1.
+        Confusion matrices, with axes (annotator, true class, given label); rows sum to 1.
     """
 
     prior: Tensor
@@ -164,7 +168,7 @@ class CountedConfusions(GlobalConfusions):
         Parameters
         ----------
         annotators : Tensor of shape (U,)
-            Annotator numbers.
+            Annotator indices.
 
         Returns
         -------
@@ -174,7 +178,7 @@ class CountedConfusions(GlobalConfusions):
         return self.matrices[annotators].log()
 
     def add_annotators(self, count: int) -> None:
-        """Append annotators with the mean matrix.
+        """Append annotators whose confusion matrix is the mean of all existing matrices.
 
         Parameters
         ----------
@@ -199,9 +203,10 @@ class CountedConfusions(GlobalConfusions):
         return self.prior.log().expand(len(features), -1)
 
     def estimate_confusions(self, data: TrainingData, classes: sparse.csr_array) -> None:
-        """Set prior and matrices by counting, with `classes` as the true classes (the M-step of EM).
+        """Set `prior` and `matrices` from weighted counts, as in the M-step of EM.
 
-        The matrices of annotators without labels in this data are not changed.
+        Each row counts for every class in proportion to the probability of the class. The matrices of annotators
+        without labels in this data are not changed.
 
         Parameters
         ----------

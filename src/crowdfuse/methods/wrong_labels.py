@@ -31,7 +31,7 @@ class WrongLabels(PerAnnotator):
         Parameters
         ----------
         annotators : Tensor of shape (U,)
-            Annotator numbers.
+            Annotator indices.
 
         Returns
         -------

@@ -147,7 +147,8 @@ class SeparateHeads(PerAnnotator):
 class AnnotatorEmbedding(PerAnnotator):
     """One learned vector (embedding) per annotator.
 
-    Embeddings start at 0, so annotators with few labels stay close to the average annotator.
+    All embeddings start at 0. A few labels move an embedding only a little, so the embeddings of annotators with few
+    labels stay close to 0.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ class AnnotatorEmbedding(PerAnnotator):
         Parameters
         ----------
         annotator : Tensor of shape (L,)
-            Annotator numbers.
+            Annotator indices.
 
         Returns
         -------
@@ -182,7 +183,7 @@ class AnnotatorEmbedding(PerAnnotator):
         return take_rows(self.table, annotator)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean embedding.
+        """Append `count` annotators, with the mean of the existing embeddings.
 
         Parameters
         ----------
@@ -197,9 +198,9 @@ class EmbeddedHead(nn.Module):
 
     Suited to many annotators.
 
-    The first layer is a sum of one term for the item's features and one for the embedding, so the first term is
-    computed once per item. Cost and memory grow with
-    the number of pairs (item, annotator), and an additional annotator adds only one embedding.
+    The first layer is the sum of a term for the item's features and a term for the embedding. The term for the features
+    is computed only once per item. Cost and memory grow with the number of pairs (item, annotator). An additional
+    annotator adds only one embedding.
 
     Parameters
     ----------

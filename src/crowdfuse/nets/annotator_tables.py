@@ -40,9 +40,9 @@ def take_rows(table: Tensor, rows: Tensor) -> Tensor:
 
 
 def active_annotators(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Tensor]:
-    """Return the annotators who gave the labels of a batch, and for each label the position of its annotator.
+    """Return the annotators who gave the labels of a batch, and for each label its annotator's position among them.
 
-    If there are at most 100 annotators, all annotators are returned, because selecting some would take longer.
+    If `n_annotators` is at most 100, all annotators are returned, because selecting some of them would take longer.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def active_annotators(annotator: Tensor, n_annotators: int) -> tuple[Tensor, Ten
     Returns
     -------
     active : Tensor of shape (U,)
-        Sorted annotator numbers.
+        Annotator indices, sorted.
     position : Tensor of shape (L,)
         `active[position]` equals `annotator`.
 
@@ -105,7 +105,7 @@ def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None
     names : tuple of str
         Attribute names of the tables, which are parameters or buffers.
     count : int
-        Number of rows to append to each.
+        Number of rows to append to each table.
 
     Examples
     --------
@@ -123,12 +123,12 @@ def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None
 class PerAnnotator(nn.Module):
     """Base class of modules with parameters or buffers per annotator.
 
-    A module that inherits from this class must define `add_annotators`. `Method.add_annotators` calls it for each such
-    module.
+    A module that inherits from this class must define `add_annotators`. `Method.add_annotators` calls
+    `add_annotators` of every such module.
     """
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators, each a copy of the average annotator.
+        """Append `count` annotators, with the mean of the existing annotators' parameters or outputs.
 
         Parameters
         ----------

@@ -24,9 +24,10 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
     Parameters
     ----------
     name : {"crop-flip", "resized-crop-flip"} or None
-        "crop-flip": `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip`. None: no augmentation.
+        "crop-flip": `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip`, with square results of the width W
+        of the inputs. None: no augmentation.
     shape : tuple of int
-        Shape of one input: (C, H, W), or (H, W) for "crop-flip".
+        Shape of one input: (C, H, W). "crop-flip" also allows (H, W).
 
     Returns
     -------
@@ -63,7 +64,7 @@ class CropAndFlip(nn.Module):
     padding : int, default=4
         Largest shift in pixels, in each direction.
     flip : bool, default=True
-        Whether to mirror half of the images left to right.
+        Whether to mirror each image left to right with probability 1/2.
 
     Raises
     ------
@@ -115,8 +116,8 @@ class CropAndFlip(nn.Module):
 class RandomResizedCropAndFlip(nn.Module):
     """Crop a random part of each image, resize it and mirror it with probability 1/2, as is usual for ImageNet.
 
-    Images have the shape (N, C, H, W). Interpolation is bilinear without antialiasing, so images much larger than
-    `size` should be reduced beforehand. In evaluation mode the whole image is resized, with antialiasing.
+    Images have the shape (N, C, H, W). Crops are resized by bilinear interpolation without antialiasing, so images much
+    larger than `size` should be reduced beforehand. In evaluation mode the whole image is resized, with antialiasing.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ class RandomResizedCropAndFlip(nn.Module):
     ratio : tuple of float, default=(3/4, 4/3)
         Smallest and largest ratio of width to height of a crop. The logarithm of the ratio is drawn uniformly.
     flip : bool, default=True
-        Whether to mirror half of the crops left to right.
+        Whether to mirror each crop left to right with probability 1/2.
 
     Raises
     ------

@@ -33,9 +33,9 @@ class Trunk:
     n_features : int
         Number of features per input.
     head_hidden : tuple of int
-        Default widths of the hidden layers of a head on top of the backbone.
+        Default widths of the hidden layers of a head, which reads the backbone's features.
     is_built_in : bool
-        Whether the backbone was chosen by name.
+        Whether the backbone is a built-in backbone, chosen by name.
 
     Examples
     --------
@@ -55,15 +55,16 @@ def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ..
     Parameters
     ----------
     backbone : str, nn.Module or callable
-        "auto" ("mlp" for rows of numbers, "lenet" for images), "mlp", "lenet", "resnet18" or "identity"; a module,
-        which is copied; or a function without arguments that returns a module.
+        The name of a built-in backbone, a module (which is copied), or a function without arguments that returns a
+        module. The names are "mlp", "lenet", "resnet18", "identity" and "auto". "auto" means "mlp" for inputs of shape
+        (D,), and "lenet" for all others.
     shape : tuple of int
-        Shape of one input: (D,), (H, W) or (C, H, W) for the named backbones.
+        Shape of one input, such as (D,), (H, W) or (C, H, W). "lenet" and "resnet18" need (H, W) or (C, H, W).
     hidden : tuple of int
         If the backbone is "mlp", widths of its hidden layers. If it is "identity", widths of the hidden layers of the
         heads. Not used by other backbones.
     dropout : float
-        Dropout probability after each hidden layer of "mlp".
+        Dropout probability after each hidden layer of "mlp". Not used by other backbones.
 
     Returns
     -------

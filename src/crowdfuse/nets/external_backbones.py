@@ -39,7 +39,7 @@ def load_backbone(
     trust_model : bool, default=False
         Whether to allow loading a `.pt2` file. Loading such a file can run code hidden in it.
     role : str, default="backbone"
-        What error messages call the network.
+        Word for the network in error messages.
 
     Returns
     -------
@@ -50,8 +50,8 @@ def load_backbone(
     FileNotFoundError
         If the `.pt2` file does not exist.
     ValueError
-        If the name has neither form, importing or calling fails, the result is not an `nn.Module`, or the file is not
-        trusted.
+        If `name` is neither an import path nor a `.pt2` file, if importing or calling fails, if the result is not an
+        `nn.Module`, or if a `.pt2` file is to be loaded without `trust_model`.
 
     Examples
     --------

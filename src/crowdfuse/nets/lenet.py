@@ -14,7 +14,8 @@ FEATURE_MAP_SIDE = 4  # height and width of the last feature map
 class LeNet(nn.Module):
     """The convolutional part of LeNet, with 256 features per image.
 
-    The paper uses 28 x 28 images. For images of other sizes, the last feature map is averaged down to 4 x 4.
+    The paper uses 28 x 28 images, whose last feature map has 4 x 4 pixels. For images of other sizes, adaptive average
+    pooling gives the last feature map this size.
 
     Parameters
     ----------

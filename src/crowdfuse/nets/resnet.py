@@ -18,7 +18,8 @@ STAGE_WIDTHS = (64, 128, 256, 512)  # channels of the four stages
 class ResNet18(nn.Module):
     """ResNet-18 without its last layer, with 512 features per image.
 
-    If `stem` is "large", torchvision's weights can be loaded, except the weights of the last layer:
+    If `stem` is "large", torchvision's weights can be loaded, except the weights of the last layer. For a `ResNet18`
+    called `net` and torchvision's state dict `weights`, use
     `net.load_state_dict({name: w for name, w in weights.items() if not name.startswith("fc.")})`.
 
     Parameters
@@ -26,8 +27,9 @@ class ResNet18(nn.Module):
     channels : int, default=3
         Number of channels of the images.
     stem : {"small", "large"}, default="small"
-        First layers of the network. "small": one 3x3 convolution that keeps the size, as is usual for CIFAR. "large": a
-        7x7 convolution of stride 2 and max-pooling, as for ImageNet. `resnet_stem` returns the stem for an image size.
+        First layers of the network. "small": one 3x3 convolution that keeps the image size, as is usual for CIFAR.
+        "large": a 7x7 convolution of stride 2 and max-pooling, as is usual for ImageNet. `resnet_stem` returns the stem
+        that suits an image size.
 
     References
     ----------

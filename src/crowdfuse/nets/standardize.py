@@ -20,8 +20,9 @@ FILE_BLOCK_ROWS = 64  # rows from files are large
 class Standardize(nn.Module):
     """Map inputs x to `(x - mean) / scale`.
 
-    Rows of numbers have one mean and scale per feature. Images (C, H, W) have one mean and scale per channel. Inputs of
-    any other shape have a single mean and scale. Until `measure` is called, inputs are returned unchanged.
+    Inputs of shape (D,) have one mean and one scale per feature. Images of shape (C, H, W) have one mean and one scale
+    per channel. Inputs of any other shape have a single mean and a single scale. Until `measure` is called, inputs are
+    returned unchanged.
 
     Parameters
     ----------
@@ -49,7 +50,8 @@ class Standardize(nn.Module):
     def measure(self, inputs: Inputs, rows: np.ndarray[Any, Any]) -> None:
         """Compute mean and scale from the given rows, in float64.
 
-        If inputs are not in memory, at most 4,096 evenly spaced rows are read. A constant feature has scale 1.
+        If the inputs are not in memory, at most 4,096 of these rows are read, evenly spaced. The scale is the standard
+        deviation, or 1 for a constant feature.
 
         Parameters
         ----------
