@@ -28,8 +28,8 @@ def dawid_skene(
     """Estimate class probabilities, the class prior and one confusion matrix per annotator, by EM.
 
     EM (expectation-maximization) starts from the vote shares: for each item, the fraction of its labels that name each
-    class. It then repeats the updates below, for item n, annotator r, true class k and label y; ~ means proportional
-    to::
+    class. It then repeats the following updates, for item n, annotator r, true class k and label y. The sign ~ means
+    "proportional to"::
 
         P(true = k | labels of n)  ~  prior[k] * product over the labels (r, y) of n of  confusion[r, k, y]
         confusion[r, k, y]         ~  smoothing + sum over r's labels y of P(true = k | labels of the item)
@@ -40,8 +40,8 @@ def dawid_skene(
     ann : Annotations
         The labels. There must be at least one label and two classes.
     gold : sequence of length n_items, default=None
-        Name of the true class of each item; None if unknown. A known class has probability 1 in all iterations, so it
-        also helps to estimate the confusion matrices of the annotators who labelled the item.
+        Name of the true class of each item, or None if unknown. A known class has probability 1 in all iterations, also
+        when the confusion matrices of the annotators are estimated.
     max_iter : int, default=100
         Maximum number of EM iterations.
     tol : float, default=1e-5
@@ -50,8 +50,8 @@ def dawid_skene(
     smoothing : float, default=0.01
         Number that is added to every count of the confusion matrices. If it is 0, as in textbooks, a single label can
         make the probability of a class 0, and a matrix row without labels is uniform. If it is above 0, it acts as a
-        prior on the confusion matrices. The log-likelihood includes the logarithm of this prior, `smoothing *
-        sum(log(confusion))`, which dominates it if there are very few labels.
+        prior on the confusion matrices. The log-likelihood then includes the logarithm of this prior, `smoothing *
+        sum(log(confusion))`. If there are very few labels, this term dominates the log-likelihood.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None

@@ -22,7 +22,7 @@ def glad(
 ) -> Aggregate:
     """Estimate class probabilities, the ability of each annotator and the difficulty of each item, by EM.
 
-    The model, for a label y by annotator r on item n with true class k, and K classes in all, is::
+    Let y be a label by annotator r on item n with true class k, and K the number of classes. The model is::
 
         P(label y | true k)  =  s if y = k, else (1 - s) / (K - 1)
         s                    =  1 / (1 + exp(-ability[r] / difficulty[n]))

@@ -37,13 +37,13 @@ def mace(
     """Estimate class probabilities, and the competence and spam distribution of each annotator, by EM.
 
     With probability `competence[r]`, annotator r gives the true class k. Otherwise the annotator spams: the label y is
-    drawn from the distribution `spam[r]`, regardless of the item. The model is as follows, where (y = k) is 1 for a
-    right label and 0 for a wrong one::
+    drawn from the distribution `spam[r]`, regardless of the item. In the formula of the model, (y = k) is 1 for a right
+    label and 0 for a wrong label::
 
         P(label y | true k)  =  competence[r] * (y = k) + (1 - competence[r]) * spam[r, y]
 
-    All classes are equally likely a priori. A label drawn from `spam` may be right by chance, so the accuracy of an
-    annotator is above their competence.
+    All classes are equally likely a priori. A label drawn from `spam` can be right by chance, so the accuracy of an
+    annotator can be higher than the competence.
 
     Parameters
     ----------

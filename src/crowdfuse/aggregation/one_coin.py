@@ -26,10 +26,11 @@ def one_coin(
     This is the model of `dawid_skene` with one accuracy per annotator instead of a matrix. It suits data with many
     classes or few labels. EM (expectation-maximization) starts from the vote shares: for each item, the fraction of its
     labels that name each class. Let y be a label by annotator r on an item with true class k, and K the number of
-    classes. The model and the update of the accuracy are::
+    classes. Let n_right be the expected number of right labels of annotator r: the sum, over the labels y of r, of the
+    current probability that y is the true class. The model and the update of the accuracy are::
 
         P(label y | true k)  =  accuracy[r] if y = k, else (1 - accuracy[r]) / (K - 1)
-        accuracy[r]          =  (smoothing + sum over r's labels y of P(true = y)) / (2 * smoothing + r's label count)
+        accuracy[r]          =  (n_right + smoothing) / (number of labels of r + 2 * smoothing)
 
     Parameters
     ----------
@@ -41,7 +42,7 @@ def one_coin(
         Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. If 0, all
         `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Number that is added to every annotator's number of right labels and number of wrong labels. If it is above 0,
+        Number that is added to every annotator's count of right labels and count of wrong labels. If it is above 0,
         it acts as a prior on the accuracies. The log-likelihood includes the logarithm of this prior.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.

@@ -35,8 +35,8 @@ class Aggregate:
         Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken at random.
     annotator_accuracy : ndarray of float64, shape (n_annotators,)
         Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. All methods
-        compute it in the same way: each label has a probability in `class_probabilities`, and the accuracy is the mean
-        over the annotator's labels.
+        compute the accuracy as the mean, over the annotator's labels, of the probability in `class_probabilities` that
+        the label is right.
     labels_per_item : ndarray of int, shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of int, shape (n_annotators,)
@@ -47,8 +47,8 @@ class Aggregate:
     parameters : mapping of str to ndarray
         Other estimates of the method, by name; the docstring of the method lists them.
     log_likelihood : tuple of float
-        log P(labels) at each iteration, plus the logarithm of the prior if the method has a prior. It never decreases.
-        Empty if the method is not iterative.
+        log P(labels) at each iteration. If the method has a prior on its parameters, the logarithm of this prior is
+        added. The values never decrease. Empty if the method is not iterative.
     converged : bool, default=True
         True if the iterations stopped because of `tol`, False if they stopped because of `max_iter`.
 
@@ -83,7 +83,7 @@ class Aggregate:
 
     @property
     def n_iter(self) -> int:
-        """Number of iterations; 0 if the method is not iterative."""
+        """Length of `log_likelihood`. In an `Aggregate`, this is the number of iterations (0 if there are none)."""
         return len(self.log_likelihood)
 
     @property
@@ -96,7 +96,7 @@ class Aggregate:
     def consensus(self) -> NDArray[Any]:
         """Name of the most probable class: ndarray of shape (n_items,).
 
-        For items without labels, the value is -1 (or None if the classes are strings or include -1).
+        Where `consensus_codes` is -1, the value is -1, or None if the classes are strings or include -1.
         """
         names: NDArray[Any] = names_with_missing(self.classes)[self.consensus_codes]
         return names

@@ -12,8 +12,8 @@ from crowdfuse.labels.annotations import Annotations
 def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
     """Take a majority vote, then a second vote in which annotators who agree with the majority have more weight.
 
-    The weight of an annotator is the share of the annotator's labels that agree with the majority. If m classes have
-    equally many labels, a label that names one of them counts as an agreement of 1/m.
+    The weight of an annotator is the share of the annotator's labels that agree with the majority. If m classes of an
+    item tie for the most labels, a label that names one of these classes counts as 1/m of an agreement.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ def fuse_by_basis(
     The fused label of item n is `t_n = sum_r w_n^r P_n^r e_{y_n^r}`, with confusion matrices `P = sum_m c_m B_m`. The
     sum is over the annotators r who labelled the item. For each pair (item, annotator), w is the weight, y is the label
     and e_y is the one-hot vector of the label. The permutation matrix B_m maps class j to class pi_m(j). The sum is
-    computed without matrices: `w c_m` is added to the entry of class `pi_m(y)`.
+    computed without building matrices: `w c_m` is added to the entry of class `pi_m(y)`.
 
     Parameters
     ----------
@@ -51,11 +51,11 @@ def fuse_by_basis(
 
 
 def penalty_form(basis: Tensor) -> Tensor:
-    """Return the matrix from which `basis_penalty` computes penalties; it depends on the basis alone.
+    """Return a matrix that depends on the basis alone, and from which `basis_penalty` computes penalties.
 
-    Let `D[m, k]` be 1 if permutation pi_m moves class k (maps it to another class), else 0. For coefficients c, the
-    penalty is `|c D|^2`. This equals `c^T H c` with `H = D D^T`, where `H[m, l]` is the number of classes that both
-    pi_m and pi_l move. The smaller of the matrices D and H is returned.
+    Let `D[m, k]` be 1 if permutation pi_m maps class k to another class, else 0. For coefficients c, the penalty is
+    `|c D|^2`. This equals `c^T H c` with `H = D D^T`, so the penalty can be computed from D or from H. The smaller of
+    the two matrices is returned.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def basis_penalty(coefficients: Tensor, form: Tensor) -> Tensor:
     """Return the penalty `sum_k (1 - P_kk)^2` of each pair (item, annotator).
 
     The penalty is 0 if the confusion matrix P of the pair is the identity. The matrix is `P = sum_m c_m B_m`, with
-    coefficients c and permutation matrices B_m, but P is never built. Let `D[m, k]` be 1 if B_m maps class k to another
-    class, else 0. Since the coefficients sum to 1, `1 - P_kk = (c D)_k`.
+    coefficients c and permutation matrices B_m. The penalty is computed without building P: let `D[m, k]` be 1 if B_m
+    maps class k to another class, else 0. Since the coefficients sum to 1, `1 - P_kk = (c D)_k`.
 
     Parameters
     ----------

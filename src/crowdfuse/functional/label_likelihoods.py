@@ -48,9 +48,9 @@ def mixture_log_likelihood(
 ) -> Tensor:
     """Return `log sum_k f_n(k) A_r[k, y]` for each label y: the log-probability of the label.
 
-    f_n are the class probabilities of the label's item n, and A_r is the confusion matrix of its annotator r. The sum
-    is computed from probabilities, which takes half the time of log-sum-exp. Log-sum-exp is used only if a probability
-    would underflow.
+    f_n are the class probabilities of the label's item n, and A_r is the confusion matrix of the label's annotator r.
+    The sum is normally computed from probabilities, because this takes half the time of log-sum-exp. Log-sum-exp is
+    used only if a probability would underflow.
 
     Parameters
     ----------
@@ -89,9 +89,11 @@ def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, 
     """Return the log-probability of S labels per row, where each row has its own confusion matrix.
 
     The probability of label y is `p(y) = sum_k f(k) A[k, y]`, with class probabilities f and the confusion matrix A of
-    the row. Its logarithm is computed by log-sum-exp. The gradient is implemented explicitly, with
-    `q(k) = f(k) A[k, y] / p(y)`. It is `q - f` for the class logits. For the matrix logits it is `q(k) (1 - A[k, c])`
-    at the label c = y, and `-q(k) A[k, c]` at other labels c.
+    the row. Its logarithm is computed by log-sum-exp.
+
+    The gradient of log p(y) is implemented explicitly. Let `q(k) = f(k) A[k, y] / p(y)`. The gradient with respect to
+    the class logits is `q - f`. The gradient with respect to the matrix logit `[k, c]` is `q(k) (1 - A[k, c])` if c is
+    the label y, and `-q(k) A[k, c]` otherwise.
 
     Parameters
     ----------
@@ -154,18 +156,22 @@ class _RowwiseMixture(torch.autograd.Function):
 def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: bool) -> Tensor:
     """Return how well each class explains an annotator's label distribution for an item.
 
-    In the annotator model, the annotator gives the true class with probability g and each of the K - 1 other labels
-    with probability `(1 - g) / (K - 1)`. Given the probabilities q of the annotator's labels, the best g for class k is
-    q_k, and the expected log-likelihood of a label is `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`. This value is
-    high if q_k is large. It is also high if q_k is far below 1 / K (g is then small). The reason: an annotator who
-    guesses gives label k as often as any other label, so an annotator who avoids label k must recognize the class.
+    The annotator gives the labels with probabilities q. Suppose that k is the true class, and model the annotator as
+    follows: label k has probability g, and each of the K - 1 other labels has probability `(1 - g) / (K - 1)`. The
+    expected log-likelihood of a label is then `q_k log g + (1 - q_k) log((1 - g) / (K - 1))`. It is highest for
+    g = q_k. The returned value of class k is this maximum, `q_k log q_k + (1 - q_k) log((1 - q_k) / (K - 1))`.
+
+    The value is lowest for q_k = 1 / K. It is high if q_k is far above 1 / K: the model then describes an annotator who
+    usually gives the true class. It is also high if q_k is far below 1 / K: the model then describes an annotator who
+    avoids the true class.
 
     Parameters
     ----------
     label_probabilities : Tensor of shape (..., K)
         Probabilities q of the labels that the annotator would give.
     above_chance : bool
-        Whether to require g >= 1 / K. If True, only a large q_k is evidence for class k.
+        Whether to require g >= 1 / K, so that only a large q_k gives a high value. All classes with q_k <= 1 / K then
+        have the lowest value, -log K.
 
     Returns
     -------
@@ -196,7 +202,7 @@ def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tenso
     Parameters
     ----------
     log_prior : Tensor of shape (B, K)
-        Logarithms of the class probabilities before the labels are known.
+        Logarithms of the prior class probabilities of each item.
     log_likelihoods : Tensor of shape (L, K)
         `log A_r[k, y]` of each label and class, as returned by `label_log_probabilities`.
     item : Tensor of shape (L,)

@@ -34,11 +34,11 @@ def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
 
 
 def generalized_cross_entropy(log_probabilities: Tensor, target: Tensor, q: float) -> Tensor:
-    """Return `(1 - p^q) / q` of each row, where p is the probability of its target class.
+    """Return `(1 - p^q) / q` of each row, where p is the probability of the row's target class.
 
     The loss is robust to wrong labels: its gradient is p^q times the gradient of cross-entropy, so improbable targets
-    have little influence. As q goes to 0, the loss approaches cross-entropy. If q is 1, the loss is 1 - p. It is
-    computed from log p, so that a small q loses no precision and an underflow of p gives no NaN.
+    have little influence. As q goes to 0, the loss approaches cross-entropy. If q is 1, the loss is 1 - p. The loss is
+    computed from log p. It therefore remains precise for a small q, and finite if p underflows.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def generalized_cross_entropy(log_probabilities: Tensor, target: Tensor, q: floa
     target : Tensor of shape (B,)
         Class of each row.
     q : float
-        Exponent, above 0 and at most 1. The larger it is, the less influence improbable targets have.
+        Exponent, above 0 and at most 1. A larger q gives improbable targets less influence.
 
     Returns
     -------

@@ -19,19 +19,19 @@ def permutation_basis(
 ) -> Tensor:
     """Return M distinct permutations of K classes, the identity first.
 
-    Permutation m maps class j to class pi_m(j). As a matrix it is B_m, with `B_m e_j = e_{pi_m(j)}` for the one-hot
-    vector e_j of class j. The number of permutations is `M = min(n_bases, K!)`.
+    Permutation m maps class j to class pi_m(j). Its matrix is B_m, with `B_m e_j = e_{pi_m(j)}` for the one-hot vector
+    e_j of class j. The number of permutations is `M = min(n_bases, K!)`.
 
     Parameters
     ----------
     n_classes : int
         Number of classes K, at least 2.
     n_bases : int
-        Number of permutations to return, at least 1. If there are fewer permutations, all are returned.
+        Number of permutations to return, at least 1. If K classes have fewer permutations, all of them are returned.
     kind : {"random", "latin"}, default="random"
         "random": permutations are drawn uniformly without repetition, as in the paper. "latin": the permutations are
-        shuffled cyclic shifts. If M >= K, for every label and class there is then a permutation that maps the label to
-        the class.
+        cyclic shifts of the classes in random orders. If M >= K, each class is then mapped to every class by at least
+        one of the permutations.
     seed : int, default=0
         Seed of the draw.
 
@@ -95,14 +95,15 @@ def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -
     n_classes : int
         Number of classes K.
     n_bases : int
-        Number of permutations to return. If there are fewer derangements, all are returned; if there are more, they are
-        drawn at random.
+        Number of derangements to return. If there are more, this number is drawn at random. If there are fewer, all are
+        returned.
     generator : numpy.random.Generator
         Random generator for the draw.
 
     Returns
     -------
     basis : Tensor of shape (M, K)
+        `basis[m, j]` is the class to which permutation m maps class j.
 
     Examples
     --------
@@ -139,8 +140,8 @@ def dense_confusions(coefficients: Tensor, basis: Tensor) -> Tensor:
     Returns
     -------
     matrices : Tensor of shape (L, K, K)
-        Axes (pair, true class, given label). Column y is the distribution of the true class given label y, and sums to
-        1.
+        Axes (pair, true class, given label). Column y is the distribution of the true class given label y. If the
+        coefficients of a pair sum to 1, each column sums to 1.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def segment_softmax(scores: Tensor, item: Tensor, n_items: int) -> Tensor:
     Returns
     -------
     weights : Tensor of shape (L,)
-        The weights of the pairs of an item sum to 1.
+        The weights of the pairs of an item sum to 1, unless all scores of the item are minus infinity.
 
     Examples
     --------
