@@ -24,9 +24,9 @@ class AnnotMixClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     alpha : float
-        Strength of mixing: the mixing proportion of two labels is drawn from Beta(alpha, alpha). If it is 1, all
-        proportions are equally likely. If it is near 0, most labels stay almost unmixed. 0 turns mixing off. The
-        authors' code uses 1, and scikit-activeml uses 0.5.
+        Strength of mixing: the mixing proportion of two labels is drawn from Beta(alpha, alpha). With 1, all
+        proportions are equally likely. Near 0, most labels stay almost unmixed. 0 turns mixing off. The authors' code
+        uses 1, and scikit-activeml uses 0.5.
     eta : float
         Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int

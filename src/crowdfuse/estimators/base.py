@@ -68,28 +68,35 @@ class PreparedTraining(NamedTuple):
 class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """Base class of classifiers trained on the labels of several annotators who disagree.
 
-    Each method is a subclass; use the subclasses. All parameters are keyword-only.
+    This class cannot be used itself: each method is a subclass, such as `GatedClassifier`. All parameters are
+    keyword-only.
 
     Parameters
     ----------
     encoder : str, Encoder, nn.Module, callable or None
         Turns texts or images into rows of numbers before training. "auto": "tfidf" for texts, no encoder for other
-        inputs. For texts: "tfidf"; "sentence" or "sentence:NAME" (a model of sentence-transformers, or a folder that
-        holds one); or a function that takes a list of strings. For images: "torchvision/NAME" or "timm/NAME" (a
-        pretrained network); an nn.Module; or a function that returns one. Such a network is not trained further. A
-        function can also be given by its import path, "module:callable". The encoder is fitted on the items that have
-        labels or gold, and is saved with the model.
+        inputs.
+
+        - For texts: "tfidf"; "sentence"; "sentence:NAME", where NAME is a model of sentence-transformers or a folder
+          with such a model; or a function that takes a list of strings and returns one row of numbers per string.
+        - For images: a pretrained network, "torchvision/NAME" or "timm/NAME"; an nn.Module; or a function without
+          arguments that returns an nn.Module. The weights of these networks do not change in training.
+
+        Instead of a function, you can pass its import path, "module:callable". The encoder is fitted on the items that
+        have labels or gold labels (trusted true classes; see `fit`). `crowdfuse.load` restores the encoder of a saved
+        model, but an nn.Module or a function must be passed to `load` again.
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
-        Network that turns inputs into features of shape (n_items, n_features). "auto": "mlp" for rows of numbers,
-        "lenet" for images. "identity": the inputs are the features. A module is copied, so the original is not trained.
-        A callable takes no argument and returns a module.
+        Network that turns inputs into features of shape (n_items, n_features). A second network, the class head,
+        computes class probabilities from the features. "auto": "mlp" for rows of numbers, "lenet" for images.
+        "identity": the inputs are the features. A module is copied, so the original is not trained. A callable takes no
+        argument and returns a module.
     hidden : tuple of int
-        Widths of the hidden layers of the MLP backbone, and of the class head on top of "identity".
+        Widths of the hidden layers of the backbone "mlp". For the backbone "identity": default of `head_hidden`.
     head_hidden : tuple of int or None
-        Widths of the hidden layers of the class head. None: (120, 84) for "lenet", () for "mlp", `hidden` for
-        "identity" and (128,) for other backbones.
+        Widths of the hidden layers of the class head. None: (120, 84) for "lenet", no hidden layers for "mlp", `hidden`
+        for "identity", and (128,) for other backbones.
     dropout : float
-        Dropout rate in the MLP backbone and the class head, from 0 to below 1.
+        Dropout rate in the backbone "mlp" and in the class head, from 0 to below 1.
     standardize : bool or None
         Whether the model scales its inputs to mean 0 and standard deviation 1. None: True if `backbone` is a name,
         False if it is a module or callable.
@@ -105,19 +112,20 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     weight_decay : float
         Weight decay. Not used if `optimizer` is a callable.
     schedule : {"one-cycle", "cosine", "constant"} or callable
-        Learning-rate schedule. A callable takes the fraction of training steps that are done, from 0 to 1. It returns a
-        factor that multiplies the learning rate.
+        Learning-rate schedule. A callable takes the fraction of training steps that are done, from 0 to 1, and returns
+        a factor that multiplies the learning rate. If training has several phases, the schedule restarts in each phase.
     batch_size : int
-        Items per step.
+        Number of items per training step.
     epochs : int or None
-        Number of passes over the data. None: the method chooses the number of passes, and makes more passes if there
-        are few items. In that case, if a pass has fewer than 50 steps, several passes form one epoch. `history_`,
-        `n_iter_` and the progress display count these epochs.
+        Number of passes over the data; each pass is one epoch. None: the method chooses the number of passes, and makes
+        more passes if there are few items. With None, an epoch has at least 50 training steps. If one pass over the
+        data has fewer steps, an epoch consists of several passes.
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
-        longer, it gets fewer epochs, but at least one per phase. (Some methods train in several phases, one after the
-        other; each phase gets its share of the time.) Training that finishes within the limit can be reproduced bit for
-        bit. Training that was cut short cannot. `consensus` applies the limit to each fold.
+        longer, the number of epochs is reduced. Some methods train in several phases, one after the other; each phase
+        gets a share of the time, and at least one epoch. A training run that the limit did not shorten can be
+        reproduced bit for bit; a shortened training run cannot. The method `consensus` may train copies of this
+        classifier on parts of the data. The limit then applies to each copy separately.
     mixup : float
         If above 0, the network is trained on weighted means of two items (mixup). The weights are drawn from
         Beta(mixup, mixup). Usual values are 0.2 to 1. Mixup regularizes, but a training step takes twice as long. 0: no
@@ -125,15 +133,16 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     device : {"auto", "cpu", "cuda", "mps"}
         Kind of device to train on. Prediction runs on the CPU.
     devices : int
-        Number of devices. If it is above 1, each device has its own process and trains on its part of each batch. If
-        torchrun has started the processes, their number is used instead.
+        Number of devices. If there are several, one process per device is started, and each process trains on a part of
+        each batch. Not used if torchrun has already started the processes.
     precision : str
         Numeric precision of training, as named in Lightning Fabric: for example "32-true", "bf16-mixed" or "64-true".
     channels_last : bool
         Whether to store images with channels last in memory while training. This makes convolutions faster, and changes
         results by rounding errors.
     compile : bool
-        Whether to apply `torch.compile` to the backbone while training. It is slow to start and useful on GPUs.
+        Whether to apply `torch.compile` to the backbone while training. Compilation delays the start of training. It is
+        useful on GPUs.
     random_state : int, RandomState instance or None
         Seed of all random numbers.
     classes : sequence or None
@@ -158,17 +167,24 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     input_shape_ : tuple of int
         Shape of one item, after the encoder.
     encoder_ : Encoder or None
-        The fitted encoder; None if X holds numbers.
+        The fitted encoder; None if the inputs are not encoded.
     history_ : list of dict
-        One dict per epoch with `epoch`, `loss` and `seconds`. If the method trains in several phases, also `phase`. If
-        validation uses separate items, also `validation_accuracy`: the accuracy on the gold labels of these items if
-        gold was given, else the fraction of their labels that equal the predicted class. If `fit` held out labels
-        (validation="annotations"), also `held_out_log_likelihood`: the mean log-likelihood per held-out label. If an
-        epoch failed sanity checks, also `failed_checks`: their descriptions.
+        One dict per epoch, with these keys:
+
+        - "epoch", "loss" and "seconds": number of the epoch from 1, mean loss, and duration.
+        - "phase": name of the phase, if the method trains in several phases.
+        - "validation_accuracy", if validation uses items that are not trained on: the accuracy on the gold labels of
+          these items. If they have no gold labels: the fraction of their labels that equal the predicted class.
+        - "held_out_log_likelihood", if `fit` held out labels (validation="annotations", the default of some methods):
+          the mean log-likelihood per held-out label.
+        - "candidate", if there is validation: whether validation may choose this epoch.
+        - "failed_checks", if `fit` held out labels and the predictions after this epoch fail sanity checks: a
+          description of each failed check. For example, a check fails if the predictions agree with the labels no
+          better than chance, or if no item is predicted to have a class that annotators use.
     best_epoch_ : int or None
-        The epoch that validation chose, counted from 1. None if there was no validation. If the method trains in
-        several phases, validation chooses an epoch of the last phase, unless the documentation of the method says
-        otherwise.
+        The epoch that validation chose, counted from 1. None if there was no validation. Validation chooses among the
+        epochs whose "candidate" is True in `history_`. If the method trains in several phases, the epochs of some
+        phases are no candidates.
     n_iter_ : int
         Number of epochs trained.
     gold_used_for_ : str
@@ -177,7 +193,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     interrupted_ : bool
         Whether Ctrl-C ended the training early.
     cut_short_ : bool
-        Whether `max_time` shortened the training. If it did, the `limitations` of the consensus say so.
+        Whether training had fewer epochs than planned because of `max_time`. If True, the result of the method
+        `consensus` has a sentence about this in its attribute `limitations`.
     confusion_given_ : {"said", "true"} or None
         What the confusion matrices are conditioned on. "true": they hold P(label | true class). "said": they hold
         P(true class | label). None if the method has no confusion matrices.
@@ -198,7 +215,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     trains_on_labels: ClassVar[bool] = True
     """Whether training uses the annotators' labels."""
     low_effort_settings: ClassVar[dict[str, Any]] = {}
-    """Settings with which the method trains fastest, for `crowdfuse fit --effort low`."""
+    """Settings with which `crowdfuse fit --effort low` trains the method in less time."""
 
     encoder: EncoderChoice = "auto"
     backbone: Backbone = "auto"
@@ -308,8 +325,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             Data used to choose the best epoch. (X, gold), (X, Annotations) or (X, Annotations, items): separate
             validation items. A float: this fraction of the labelled items is held out (not used in training), and the
             predicted classes of these items are compared with their labels. "annotations": some labels of items with
-            several labels are held out, and the epoch with the highest likelihood of these labels is chosen. None: the
-            last epoch is kept, unless the method has another default.
+            several labels are held out, and the epoch with the highest likelihood of these labels is chosen. Epochs
+            whose predictions fail sanity checks are chosen only if all epochs fail (see "failed_checks" in `history_`).
+            None: the last epoch is kept, unless the method has another default.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
 
@@ -359,8 +377,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         optimizer and a new learning-rate schedule. A method that trains in several phases runs all of them in each
         call. Validation and checkpoints are not available.
 
-        `MBEMClassifier` and `TwoStageClassifier` compute confusion matrices by counting labels. The matrices of
-        annotators in the new data are replaced: they are counted from the new data only.
+        `MBEMClassifier` and `TwoStageClassifier` compute confusion matrices by counting labels. If an annotator has
+        labels in the new data, the annotator's old matrix is replaced by a matrix that is counted from the new data
+        only.
 
         Parameters
         ----------
@@ -369,8 +388,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
             Labels, as in `fit`.
         classes : sequence, default=None
-            Names of all classes. Needed in the first call if a class may be missing from its labels. Later calls may
-            repeat them.
+            Names of all classes. Needed in the first call if a class may be missing from the labels of this call. Can
+            be left out in later calls; if given, the classes must be the same as in the first call.
         items : array-like of shape (n_items,), default=None
             Ids of the rows of X, as in `fit`.
         gold : array-like of shape (n_items,), default=None
@@ -388,8 +407,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         ValueError
-            If the data does not fit the model: if it has other classes or another input shape, or if it has new
-            annotators although annotator_heads="separate", which cannot take new annotators.
+            If the classes or the input shape differ from the first call. Also if there are new annotators and the
+            setting `annotator_heads` of the method is "separate", which does not allow new annotators.
 
         Examples
         --------
@@ -509,7 +528,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         FileExistsError
-            If the folder exists and `overwrite` is False, or if it is not a model folder.
+            If the folder is not empty and `overwrite` is False, or if the folder contains files but no `model.json`.
 
         See Also
         --------
@@ -618,7 +637,10 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return PreparedTraining(data, held_out, recipe)
 
     def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
-        """Return the trainings on folds that `fit` runs before it trains the network: none for most methods.
+        """Return the training runs on folds of the items that `fit` makes before it trains the network.
+
+        Most methods make no such runs. A method whose class attribute `cross_fits_itself` is True, such as
+        `ConsensusTrainingClassifier`, trains other classifiers on the folds first.
 
         Parameters
         ----------
@@ -628,24 +650,24 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         trainings : list of FoldTraining
-            Not empty only for a method that cross-fits classifiers in its own training (`cross_fits_itself`).
+            One per training run; empty for most methods.
         """
         return []
 
     def training_costs(self, n_items: int | None = None) -> tuple[float, ...]:
-        """Return the expected time of each training that `fit` consists of, relative to each other.
+        """Return the expected duration of each training run that `fit` makes, in an arbitrary unit.
 
         Parameters
         ----------
         n_items : int or None, default=None
-            Number of items to learn from; if there are fewer items than folds, there are fewer trainings. None: at
-            least as many as folds.
+            Number of items to learn from. If it is smaller than the number of folds, there are fewer folds and fewer
+            training runs. None: there are enough items for all folds.
 
         Returns
         -------
         costs : tuple of float
-            One number for most methods. A method that cross-fits classifiers in its own training has one number per
-            fold, and one for the training of its own network.
+            One number for most methods. `ConsensusTrainingClassifier` first trains two other classifiers on each fold:
+            it has one number for each of these training runs, and a last number for its own networks.
         """
         return (1.0,)
 
@@ -675,7 +697,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         See Also
         --------
-        fit : Prepare and train in one call. If it raises an error, the estimator is unchanged.
+        fit : Prepare and train in one call. If `fit` raises an error, the estimator is unchanged.
 
         Examples
         --------
@@ -820,7 +842,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         limitations : tuple of str
-            Limitations that the method reports, and whether the time limit cut training short. Empty if there are none.
+            Problems that the method reports, phases that were left out (see `skipped_phases`), and the time limit if it
+            shortened training. Empty if there is nothing to report.
 
         Examples
         --------
@@ -840,12 +863,12 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         )
 
     def skipped_phases(self) -> tuple[str, ...]:
-        """Return a sentence if `epochs` was too small for all phases of the training, so that some were left out.
+        """Return which phases of training were left out because `epochs` was too small for all phases.
 
         Returns
         -------
         limitations : tuple of str
-            One sentence, or none.
+            A single sentence that names the phases. Empty if all phases were trained, or if training was interrupted.
 
         Examples
         --------

@@ -20,18 +20,20 @@ from crowdfuse.methods.coin_net import COINNet
 class COINNetClassifier(GlobalConfusionsClassifier):
     """COINNet: one confusion matrix per annotator, and outlier terms for exceptional items.
 
-    Outliers are items on which annotators make other errors than their confusion matrices predict. For these few items,
-    outlier terms explain the labels. At least one item must have two labels. The loss of an item is the sum of the
-    losses of its labels, so items with more labels have more influence.
+    Outliers are items on which annotators make other errors than their confusion matrices predict. An outlier term is a
+    probability that is added to the predicted probability of a label. A penalty keeps most outlier terms close to 0, so
+    that only few items have large terms. At least one item must have several labels. The loss of an item is the sum of
+    the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     outlier_weight : float
         How improbable the labels of an item must be for the item to count as an outlier; larger values give fewer
-        outliers. If it is 1, the outliers are roughly the items whose labels are less probable than chance.
+        outliers. With 1, the outliers are roughly the items whose labels are less probable than chance.
     volume_weight : float
-        Strength of the regularizer that pushes the class probabilities of different items apart, so that only one
-        combination of probabilities and matrices explains the labels; see `GeoCrowdNetClassifier`.
+        Strength of the regularizer that pushes the class probabilities of different items apart. Many combinations of
+        class probabilities and matrices explain the labels; the regularizer selects one combination, as in
+        `GeoCrowdNetClassifier`.
     start : float or None
         Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes and Euler's number e, as
         in the authors' code. This is 23 % for 10 classes.
@@ -89,7 +91,7 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         return COINNet(spec, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return an outlier score per item: how much of the probability of its labels comes from outlier terms.
+        """Return how strongly each item is an outlier: an item with other errors than the confusion matrices predict.
 
         The items may be training items or new items.
 
@@ -105,8 +107,9 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         Returns
         -------
         outliers : ndarray of shape (n_items,)
-            Scores from 0 (not an outlier) to 1 (certain outlier); NaN for items without labels. The score is a root
-            mean square over the labels of the item: of the probability that the outlier terms add to each label.
+            Scores from 0 (not an outlier) to 1 (certain outlier); NaN for items without labels. The score of an item is
+            the root mean square of its outlier terms. There is one outlier term per label: the probability that is
+            added to the label's probability by the confusion matrix.
 
         Examples
         --------

@@ -28,10 +28,10 @@ class CoNALClassifier(CrowdClassifier):
     Parameters
     ----------
     separation : float
-        Strength, per label, of the term that pushes the individual matrices away from the common matrix. The authors'
-        code uses 0.00001 per annotator. For their data sets, which have 44 and 59 annotators, this corresponds to
-        0.0005 here. On synthetic annotators, 0.01 separated the matrices better. 0.1 was too strong: the term
-        outweighed the labels.
+        Strength, per label, of the loss term that pushes the individual matrices away from the common matrix. The
+        authors' code uses 0.00001 per annotator. For the authors' data sets, which have 44 and 59 annotators, this
+        corresponds to about 0.0005 here. On synthetic annotators, 0.01 separated the matrices better. 0.1 was too
+        strong: the term outweighed the labels.
     embedding : int
         Size of the embeddings of annotators and items from which the shares of the two matrices are computed.
 
@@ -126,15 +126,16 @@ class CoNALClassifier(CrowdClassifier):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            If given, values are computed only for pairs (item, annotator) that have a label.
+            If given, shares are computed only for pairs (item, annotator) that have a label.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
         share : ndarray of shape (n_items, n_annotators) or (n_labels,)
-            Between 0.27 and 0.73, because the share is the sigmoid of a cosine. If `annotations` are given, one share
-            per label, in the order of the annotations.
+            Between 0.27 and 0.73, because the share is the sigmoid of a cosine. If `annotations` is None, one share per
+            item and annotator. Otherwise, one share per label: first the labels of the first row of X, then those of
+            the second row, and so on.
 
         Examples
         --------

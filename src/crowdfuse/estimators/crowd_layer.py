@@ -24,15 +24,15 @@ class CrowdLayerClassifier(GlobalConfusionsClassifier):
     layer : {"matrix", "vector", "bias", "vector+bias"}
         What the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix, for
         K classes; this can learn any confusion. "vector": multiplies each probability by a factor. "bias": adds a
-        number to each probability. "vector+bias": both. The last three have few parameters. They cannot learn which
-        class an annotator confuses with which.
+        number to each probability. "vector+bias": does both. The last three layers have fewer parameters, but only
+        "matrix" can learn which classes an annotator confuses with each other.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class): the output of each annotator's layer if the true class has probability 1. The matrices
-        start close to chance and become sharper during training. After a short training, you can trust which entry of a
-        row is largest, but not its value.
+        P(label | true class): the output of each annotator's layer if the true class has probability 1. At the start of
+        training, all entries of a row are nearly equal; during training, the differences grow. After a short training,
+        you can trust which entry of a row is largest, but not the value of this entry.
 
     See Also
     --------

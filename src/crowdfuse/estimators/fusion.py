@@ -30,17 +30,17 @@ class FusionClassifier(CrowdClassifier):
     Parameters
     ----------
     n_bases : int
-        Number M of permutations of the classes. Confusion matrices are weighted means of these permutations. For K
-        classes, at most K! are used. If it is 1, the only permutation is the identity: this ablation learns weights but
-        no confusions.
+        Number of permutations of the classes. Confusion matrices are weighted means of these permutations. For K
+        classes, at most K! permutations are used. If `n_bases` is 1, the only permutation is the identity: this
+        ablation learns weights but no confusions.
     basis : {"random", "latin"}
-        How permutations are chosen. "random": drawn at random, as in the paper. "latin": shuffled cyclic shifts. If `M
-        >= K`, these can correct every label to every class.
+        How permutations are chosen. "random": drawn at random, as in the paper. "latin": shuffled cyclic shifts. If
+        there are at least as many shifts as classes, they can correct every label to every class.
     penalty : float
         Strength (lambda in the paper) of the penalty that pulls the matrices towards the identity.
     confusions : {"basis", "full"}
-        "basis": mixtures of permutations. "full": any matrix whose columns sum to 1, predicted for each item and
-        annotator. "full" is limited to 100 classes.
+        Form of the confusion matrices. "basis": weighted means of permutations. "full": any matrix whose columns sum to
+        1, for at most 100 classes.
     weights : {"learned", "uniform"}
         "learned": weights are predicted for each item and annotator. "uniform": all weights are equal; this ablation
         learns confusion matrices only.
@@ -56,7 +56,7 @@ class FusionClassifier(CrowdClassifier):
         Widths of the hidden layers of the networks that `annotator_heads` describes. None: the widths of the class
         head, or (64,) if the class head has no hidden layer.
     loss_scale : {"plain", "paper"}
-        "plain": the loss is the mean over items. "paper": it is the mean divided by the number of classes, as in the
+        "plain": the loss is the mean over items. "paper": this mean is divided by the number of classes, as in the
         paper's experiments.
 
     Attributes
@@ -67,7 +67,7 @@ class FusionClassifier(CrowdClassifier):
     See Also
     --------
     ConsensusTrainingClassifier : The default method.
-    GatedClassifier : It models how labels arise instead of correcting them.
+    GatedClassifier : Models how labels arise instead of correcting labels.
     TraceRegClassifier : One confusion matrix per annotator, the same for all items.
 
     Notes

@@ -48,10 +48,10 @@ class GatedClassifier(CrowdClassifier):
     n_bases : int
         Number of permutations; used only if wrong="basis".
     hold_out : bool
-        Whether to hold out (not train on) a tenth of all labels, at most 5,000. They are taken from items with several
-        labels. The likelihood of these held-out labels decides how the second phase infers classes, and which epoch is
-        kept. If False, or if no item has two labels, the last epoch is kept. Used only if `fit` is called with
-        validation=None.
+        Whether to hold out (not train on) a tenth of all labels, but at most 5,000 labels. They are taken from items
+        with several labels. The likelihood of these held-out labels decides how the second phase infers classes, and
+        which epoch is kept: the last epoch of the second phase, or an epoch of the third phase. If `hold_out` is False,
+        or if no item has several labels, the last epoch is kept. Used only if `fit` is called with validation=None.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
@@ -68,9 +68,9 @@ class GatedClassifier(CrowdClassifier):
     Notes
     -----
     In two cases the labels alone are not enough, and some gold labels are needed: if annotators make the same mistakes,
-    or if there are only two classes and different annotators fail on different items. If ten or more items have gold,
-    the gold can overrule the classes that were inferred from the labels. docs/method.md describes the model,
-    comparisons with other models, and the cases in which it fails.
+    or if there are only two classes and different annotators fail on different items. If ten or more items have gold
+    labels, these can overrule the classes that were inferred from the annotators' labels. docs/method.md describes the
+    model, compares it with other models, and shows the cases in which it fails.
 
     References
     ----------
@@ -163,14 +163,15 @@ class GatedClassifier(CrowdClassifier):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            If given, values are computed only for pairs (item, annotator) that have a label.
+            If given, accuracies are computed only for pairs (item, annotator) that have a label.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
         accuracy : ndarray of shape (n_items, n_annotators) or (n_labels,)
-            If `annotations` are given, one probability per label, in the order of the annotations.
+            If `annotations` is None, one probability per item and annotator. Otherwise, one probability per label:
+            first the labels of the first row of X, then those of the second row, and so on.
 
         Examples
         --------

@@ -17,16 +17,17 @@ from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     """GeoCrowdNet: one confusion matrix per annotator, made identifiable by a volume regularizer.
 
-    Many combinations of network and matrices explain the labels equally well. The regularizer selects one combination.
-    It maximizes a volume, which measures how much the class probabilities of different items (or the confusion
-    matrices) differ from each other. The volume is computed per batch, so `batch_size` must be well above the number of
-    classes. The loss of an item is the sum of the losses of its labels, so items with more labels have more influence.
+    Many combinations of network and matrices explain the labels equally well. The regularizer selects one combination
+    by maximizing a volume. With regularizer="f", the volume is larger if the class probabilities of different items
+    differ more. With regularizer="w", the volume is larger if different true classes get more different labels. The
+    volume is computed per batch, so `batch_size` must be well above the number of classes. The loss of an item is the
+    sum of the losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     regularizer : {"f", "w"}
-        Matrix whose volume is maximized. "f": the class probabilities of the items; choose it if each class has some
-        clear items and annotators are inaccurate. "w": the confusion matrices; choose it if items are ambiguous and
+        Matrix whose volume is maximized. "f": the class probabilities of the items. Choose "f" if each class has some
+        clear items and annotators are inaccurate. "w": the confusion matrices. Choose "w" if items are ambiguous and
         each class has expert annotators.
     volume_weight : float
         Strength of the regularizer. 0 turns it off: the network then maximizes the likelihood of the labels alone.

@@ -35,7 +35,7 @@ class LabelLogProbabilities(NamedTuple):
     class_log_probabilities : ndarray of shape (n_items, n_classes)
         Logarithm of the classifier's probability of each class.
     label_log_probabilities : ndarray of shape (n_labels, n_classes) or None
-        For each label and class, `log p(label | class)`. None if the method does not model this probability.
+        For each label and class, `log P(label | class)`. None if the method does not model this probability.
     annotations : Annotations
         The labels, with items in the order of the rows of X. Annotators that were not in the training data come last.
     """
@@ -120,15 +120,14 @@ class Inspection(FittedNetwork):
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
         sparse : bool, default=False
-            Whether to return a SciPy CSR array, which stores only pairs (item, annotator) with a label. Requires
+            Whether to return a SciPy CSR array. It stores only the pairs (item, annotator) that have a label. Requires
             `annotations`.
 
         Returns
         -------
         weights : ndarray or csr_array of shape (n_items, n_annotators)
             Rows sum to 1. If `annotations` are given, rows of items without labels are all 0. Columns are in the order
-            of `annotators_`, followed by annotators that were not in the training data, in the order of the
-            annotations.
+            of `annotators_`. Annotators that were not in the training data come last.
 
         Raises
         ------
@@ -182,8 +181,9 @@ class Inspection(FittedNetwork):
         Returns
         -------
         matrices : ndarray of shape (n_items, n_annotators, n_classes, n_classes) or (n_labels, n_classes, n_classes)
-            The last two axes are (true class, given label). If `annotations` are given, one matrix per label, in the
-            order of the annotations.
+            The last two axes are (true class, given label). If `annotations` is None, one matrix per item and
+            annotator. Otherwise, one matrix per label: first the labels of the first row of X, then those of the second
+            row, and so on.
 
         Raises
         ------
@@ -228,7 +228,8 @@ class Inspection(FittedNetwork):
         Returns
         -------
         accuracy : ndarray of shape (n_items, n_annotators) or (n_labels,)
-            If `annotations` are given, one probability per label, in the order of the annotations.
+            If `annotations` is None, one probability per item and annotator. Otherwise, one probability per label:
+            first the labels of the first row of X, then those of the second row, and so on.
 
         Raises
         ------
@@ -320,8 +321,8 @@ class Inspection(FittedNetwork):
         -------
         predictions : LabelledPredictions
             Named tuple (annotations, class_probabilities, fused_labels, annotator_weights). `annotations` holds the
-            labels in the order of the rows of X. The other three are arrays of shape (n_items, n_classes), (n_items,
-            n_classes) and (n_labels,).
+            labels in the order of the rows of X. `class_probabilities` and `fused_labels` have the shape (n_items,
+            n_classes). `annotator_weights` has the shape (n_labels,).
 
         See Also
         --------
@@ -351,7 +352,7 @@ class Inspection(FittedNetwork):
     def label_log_probabilities(
         self, X: Any, annotations: Any, *, items: ArrayLike | None = None
     ) -> LabelLogProbabilities:
-        """Return the log-probabilities from which the likelihood of the labels can be computed.
+        """Return log-probabilities of classes and labels, from which the likelihood of the labels can be computed.
 
         Parameters
         ----------
@@ -365,9 +366,10 @@ class Inspection(FittedNetwork):
         Returns
         -------
         log_probabilities : LabelLogProbabilities
-            Named tuple (class_log_probabilities, label_log_probabilities, annotations). The first is log P(class |
-            input), of shape (n_items, n_classes). The second is log P(label | class), of shape (n_labels, n_classes),
-            or None if the method does not model it. The third holds the labels in the order of the rows of X.
+            Named tuple (class_log_probabilities, label_log_probabilities, annotations).
+            `class_log_probabilities` holds log P(class | input) and has the shape (n_items, n_classes).
+            `label_log_probabilities` holds log P(label | class) and has the shape (n_labels, n_classes); it is None if
+            the method does not model P(label | class). `annotations` holds the labels in the order of the rows of X.
 
         See Also
         --------
@@ -405,10 +407,10 @@ class Inspection(FittedNetwork):
     ) -> Consensus:
         """Estimate the class of each item and the accuracy of each annotator from labels, this classifier and gold.
 
-        The predictions of the classifier are out-of-fold predictions: the items are split into folds, and the items of
-        each fold are predicted by a fresh copy of this classifier that was trained on the other folds. A classifier
-        that predicts its own training items repeats mistakes that it has memorized. See `crowdfuse.consensus` for the
-        model.
+        The labels are combined with predictions for the same items. A classifier that predicts its own training items
+        repeats wrong labels that it has memorized. Therefore, the predictions are out-of-fold: the items are split into
+        folds, and the items of each fold are predicted by a fresh copy of this classifier that was trained on the other
+        folds. `crowdfuse.consensus` describes how labels and predictions are combined.
 
         Parameters
         ----------
@@ -420,7 +422,7 @@ class Inspection(FittedNetwork):
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
             Name of the true class of each item; None or NaN if unknown. Known classes are treated as certain. The
-            copies of the classifier are trained on them as in `fit`.
+            copies of the classifier also use these classes in training, as if they were passed to `fit`.
         folds : int, default=5
             Number of folds; one copy of the classifier is trained per fold. If 0, no copy is trained: this fitted
             classifier predicts all items, and the `limitations` of the result warn that the confidence is too high.
@@ -428,14 +430,14 @@ class Inspection(FittedNetwork):
         Returns
         -------
         result : Consensus
-            Per item: class probabilities, the consensus (the most probable class) and the confidence (its probability).
-            Per label: the probability that it is wrong. Per annotator: accuracy with a 95 % interval, and a confusion
-            matrix.
+            Per item: class probabilities, the consensus (the most probable class) and the confidence (the probability
+            of this class). Per label: the suspicion, which is the probability that the label is wrong. Per annotator:
+            accuracy with a 95 % interval, and a confusion matrix.
 
         Raises
         ------
         KeyboardInterrupt
-            If training is interrupted (Ctrl-C).
+            If Ctrl-C interrupts the training of a copy.
         ValueError
             If `folds` is negative, 1 or not an integer.
 
@@ -450,7 +452,7 @@ class Inspection(FittedNetwork):
         >>> Y = y[:, None].repeat(3, 1)
         >>> Y[7, 1] = 1  # one mistake
         >>> result = crowdfuse.MajorityVoteClassifier(epochs=20).fit(X, Y).consensus(X, Y, folds=2)
-        >>> result.suspicion.argmax()  # label 1 of item 7
+        >>> result.suspicion.argmax()  # the label of item 7 by annotator 1: 7 * 3 + 1
         np.int64(22)
         """
         folds = check_folds(folds)
@@ -506,9 +508,9 @@ class Inspection(FittedNetwork):
         """Make a report on this model and these labels: an HTML page, which notebooks display.
 
         The report shows the accuracy and the weaknesses of each annotator, confused classes, disputed items, and labels
-        that are probably wrong. Its numbers come from `consensus`. If gold is given, the report also evaluates the
-        model and the consensus. `report.save("report.html")` writes a page that needs no network access, and the same
-        content as Markdown and JSON.
+        that are probably wrong. These results come from the method `consensus`. If gold is given, the report also
+        evaluates the model and the consensus. `report.save("report.html")` writes a page that needs no network access,
+        and the same content as Markdown and JSON.
 
         Parameters
         ----------
@@ -522,18 +524,18 @@ class Inspection(FittedNetwork):
             Name of the true class of each item; None or NaN if unknown. A data frame must have the columns item and
             label; it need not contain all items. Gold is used only to evaluate the model and the consensus.
         consensus : Consensus, default=None
-            Result of `consensus(X, annotations, items=items)`, if you have already computed it. None: it is computed
-            here.
+            Result of `consensus(X, annotations, items=items)`, if you have already computed it. None: `report` computes
+            it.
         folds : int, default=5
             Number of folds used to compute the consensus; one copy of this classifier is trained per fold. Not used if
             `consensus` is given.
         n_items : int, default=30
             Number of disputed items to show, at most 200.
         sensitivity : float, default=0.95
-            Fraction of the positive items to find, used if there are two classes and gold. The report suggests a
-            threshold on the class probability that finds at least this fraction.
+            Fraction of the positive items to find. The report suggests a threshold on the probability of the positive
+            class that finds at least this fraction. Used only if there are two classes and gold is given.
         positive : object, default=None
-            Name of the positive class, used if there are two classes. None: the second of `classes_`.
+            Name of the positive class. None: the second of `classes_`. Used only if there are two classes.
         title : str, default=None
             Title of the page. None: a title with the name of the method.
 

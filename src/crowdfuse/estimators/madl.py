@@ -31,8 +31,9 @@ class MaDLClassifier(CrowdClassifier):
         equally likely. "diagonal": the probability of a right label for each true class. "full": a whole confusion
         matrix, as in the authors' code; it is so flexible that training sometimes does not find the classes.
     weights : {"density", "uniform"}
-        "density": an annotator who resembles many other annotators has a low weight in the loss, so that annotators who
-        copy each other do not outvote the rest. "uniform": all annotators have the same weight.
+        Weights of the annotators in the loss. "density": an annotator who resembles many other annotators has a low
+        weight, so that annotators who copy each other do not outvote the rest. "uniform": all annotators have the same
+        weight.
     eta : float
         Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int
@@ -55,8 +56,9 @@ class MaDLClassifier(CrowdClassifier):
 
     Notes
     -----
-    `annotator_weights` is proportional to `weights_` on every item. A low weight means that the annotator resembles
-    many others; it says nothing about accuracy. For the accuracy per item, see the diagonals of `confusion_matrices`.
+    The weights that the method `annotator_weights` returns are proportional to `weights_` on every item. A low weight
+    means that the annotator resembles many others. It does not mean that the annotator is inaccurate. For the accuracy
+    per item, see the diagonals of `confusion_matrices`.
     `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References

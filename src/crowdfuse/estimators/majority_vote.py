@@ -21,7 +21,7 @@ class MajorityVoteClassifier(CrowdClassifier):
         "soft": train on the vote shares (for each class, the fraction of the item's labels that name it). "hard": train
         on the class with the most labels. Ties are broken at random, using the seed.
     loss_scale : {"plain", "paper"}
-        "plain": the loss is the mean over items. "paper": it is the mean divided by the number of classes, as in the
+        "plain": the loss is the mean over items. "paper": this mean is divided by the number of classes, as in the
         paper under References.
 
     See Also

@@ -15,7 +15,7 @@ from crowdfuse.methods.max_mig import MaxMIG
 class MaxMIGClassifier(CrowdClassifier):
     """Max-MIG: maximizes the mutual information between a classifier and a label aggregator.
 
-    The classifier predicts the class from the input, the aggregator predicts it from the labels.
+    The classifier predicts the class from the input. The aggregator predicts the class from the labels.
 
     There must be at least two annotators. The loss compares the items of a batch with each other, so `batch_size`
     should be well above the number of classes.
@@ -34,9 +34,10 @@ class MaxMIGClassifier(CrowdClassifier):
     Notes
     -----
     Annotators who copy each other's labels do no harm if these labels hardly depend on the items, even if there are
-    many such annotators. But training starts from the vote, so annotators who copy systematic errors can mislead it.
-    `fused_labels` is the aggregate of the labels alone, without the classifier. `annotator_weights` measures how much
-    an annotator's labels change the aggregate; it is the same for all items.
+    many such annotators. But training starts from the vote. Annotators who copy systematic errors from each other can
+    therefore mislead the training. The method `fused_labels` returns the prediction of the aggregator. The method
+    `annotator_weights` measures how much an annotator's labels change this prediction; the weights are the same for all
+    items.
 
     References
     ----------

@@ -17,25 +17,27 @@ from crowdfuse.methods.mbem import MBEM
 class MBEMClassifier(GlobalConfusionsClassifier):
     """Model-bootstrapped EM: estimates confusion matrices from the predictions of the network.
 
-    Each round trains the network on the posterior class probabilities of each item. In the first round, the vote shares
-    are used (for each class, the fraction of the item's labels that name it). Before every later round, the network's
-    predictions are treated as the true classes, which gives a class prior and one confusion matrix per annotator.
-    Bayes' rule then computes the new posterior from the prior, the matrices and the item's labels.
+    Each round trains the network on class probabilities of each item. In the first round, these are the vote shares
+    (for each class, the fraction of the item's labels that name it). Before every later round, the network predicts the
+    classes of the items. A class prior and one confusion matrix per annotator are counted as if these predictions were
+    the true classes. The new class probabilities are the posterior: Bayes' rule computes them from the prior, the
+    matrices and the item's labels.
 
     Parameters
     ----------
     rounds : int
         Number of rounds. The `epochs` are split evenly over the rounds: if there are 40 epochs and 2 rounds, each round
-        has 20. The learning-rate schedule restarts in each round. The network and the state of the optimizer are kept.
+        has 20 epochs. The learning-rate schedule restarts in each round. The network and the state of the optimizer are
+        kept.
     chosen : {"epoch", "round"}
         Epochs from which validation chooses the best. "epoch": all epochs of the last round. "round": the last epoch of
-        each round, as in the fusion paper's code.
+        each round, as in the code of the fusion paper (see `FusionClassifier`).
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
         P(label | true class), the same for all items. These are the matrices of the round that the chosen epoch belongs
-        to. In the first round, they are counted with the vote as the true class.
+        to. The matrices of the first round are counted as if the vote shares were the probabilities of the true class.
 
     See Also
     --------
@@ -43,7 +45,7 @@ class MBEMClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    In `history_`, "phase" is the round. `fused_labels` returns the posterior class probabilities.
+    In `history_`, "phase" is the round. The method `fused_labels` returns the posterior class probabilities.
 
     References
     ----------

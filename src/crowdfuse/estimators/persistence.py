@@ -109,7 +109,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
     DamagedModelError
         If a file is missing or damaged. A subclass of ValueError.
     ModelFormatError
-        If the folder has the format of another version of crowdfuse. A subclass of ValueError.
+        If another version of crowdfuse wrote the folder, in a format that this version does not read. A subclass of
+        ValueError.
     ValueError
         If `backbone` or `encoder` is required but missing, is given but not allowed, or differs from the one used in
         training.
@@ -187,8 +188,8 @@ def _load_encoder(folder: Path, hashes: dict[str, str] | None, given: EncoderCho
     needs_one = isinstance(encoder, FrozenEncoder) and encoder.source is None
     if needs_one and given is None:
         raise ValueError(
-            f"{folder} was trained with a module or function as encoder, which is not saved; pass the same one as "
-            "load(path, encoder=...)"
+            f"{folder} was trained with a module or function as encoder, which is not saved; build it in the same "
+            "way again, and pass it as load(path, encoder=...)"
         )
     if given is not None:
         if not isinstance(encoder, FrozenEncoder) or not needs_one:

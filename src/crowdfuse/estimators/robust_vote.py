@@ -24,8 +24,8 @@ class RobustVoteClassifier(CrowdClassifier):
     ----------
     q : float
         Tolerance of wrong votes, above 0 and at most 1. The authors use 0.7. As `q` approaches 0, the loss approaches
-        cross-entropy. If `q` is 1, the loss is 1 - p, where p is the predicted probability of the voted class. This
-        reduces the effect of wrong votes most, but learning is slow, especially if there are many classes.
+        cross-entropy. If `q` is 1, the loss is 1 - p, where p is the predicted probability of the voted class. With 1,
+        wrong votes have the least effect, but learning is slow, especially if there are many classes.
     vote : {"hard", "soft"}
         "hard": train on the class with the most labels. "soft": train on all labels of an item, with equal weight.
 

@@ -51,7 +51,7 @@ class SingleAnnotatorClassifier(CrowdClassifier):
 
     @classmethod
     def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
-        """Return the settings of one classifier per annotator.
+        """Return the settings of the classifiers that `crowdfuse compare` trains: one classifier per annotator.
 
         Parameters
         ----------

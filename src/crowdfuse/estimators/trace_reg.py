@@ -26,7 +26,7 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
         Strength of the trace penalty; 0.01 in the paper.
     start : float or None
         Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes and Euler's number e, as
-        in the fusion paper's code. This is 23 % for 10 classes and 3 % for 100.
+        in the code of the fusion paper (see `FusionClassifier`). This is 23 % for 10 classes and 3 % for 100 classes.
 
     See Also
     --------

@@ -18,8 +18,7 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     """Two stages: aggregates the labels first, then trains on the result.
 
     This is the most common practice, and the baseline to beat. For items with gold, the network is trained on the true
-    class instead of the aggregated labels. Only the aggregator "dawid-skene" also uses gold to estimate the annotators'
-    confusion matrices.
+    class instead of the aggregated labels. The aggregators themselves do not use gold, except "dawid-skene".
 
     Parameters
     ----------
@@ -31,7 +30,8 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), counted as if the aggregated labels were the true classes.
+        P(label | true class), counted as if the class probabilities of the aggregator were those of the true class. For
+        items with gold, the true class is used.
 
     See Also
     --------
@@ -40,7 +40,7 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    `fused_labels` returns the posterior class probabilities. They are computed from the labels and
+    The method `fused_labels` returns the posterior class probabilities. They are computed from the labels and
     `confusion_matrices_`, without the network.
 
     References

@@ -25,14 +25,14 @@ class UnionNetClassifier(GlobalConfusionsClassifier):
         How the class probabilities of the network become probabilities of labels. A transition matrix has one row per
         class, and one column for each combination of an annotator and a label. "a": the class probabilities are
         multiplied by this matrix, then one softmax is applied to the whole result. "b": a softmax is applied to each
-        row first, then the class probabilities are multiplied by the matrix. Only "b" lets the network learn the true
-        class probabilities.
+        row of the matrix first, then the class probabilities are multiplied by the matrix. Only "b" lets the network
+        learn the true class probabilities.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), the same for all items. The matrices start close to chance and become sharper during
-        training.
+        P(label | true class), the same for all items. At the start of training, all entries of a row are nearly equal;
+        during training, the differences grow.
 
     See Also
     --------

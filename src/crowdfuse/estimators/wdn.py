@@ -23,28 +23,29 @@ class WDNClassifier(CrowdClassifier):
     Training has two phases. The first phase (`epochs`) trains one network per annotator on that annotator's labels; the
     networks share all layers except the last. The second phase (`weight_epochs`) freezes the networks and learns one
     weight per annotator, so that the weighted average of the networks' predictions comes close to the vote. This
-    weighted average is the prediction of the classifier. The loss of an item is the sum of the losses of its labels, so
-    items with more labels have more influence.
+    weighted average is the prediction of the classifier. In the first phase, the loss of an item is the sum of the
+    losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     weights : {"softmax", "released"}
         "softmax": positive weights that sum to 1 and are equal at first, as in the WDN paper. "released": any real
-        numbers, initially drawn from a normal distribution, as in the fusion paper's released code; the weighted sum of
-        probabilities is used as class logits. "released" needs a few thousand training steps: as long as a weight is
-        negative, it inverts the prediction of its network.
+        numbers, initially drawn from a normal distribution, as in the released code of the fusion paper (see
+        `FusionClassifier`). The weighted sum of the networks' probabilities is then used as class logits. A negative
+        weight inverts the prediction of its network. Negative initial weights become positive only after a few thousand
+        training steps.
     weight_epochs : int
         Number of epochs in which the weights are learned, with a separate optimizer and schedule. Validation chooses
         one of these epochs.
     loss_scale : {"plain", "paper"}
-        Scale of the loss of the weights. "plain": the loss is the mean over items. "paper": it is the mean divided by
-        the number of classes.
+        Scale of the loss in the second phase. "plain": the loss is the mean over items. "paper": this mean is divided
+        by the number of classes.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_annotators,)
-        Weight of each network in the average; 0 for annotators without labels. If weights="released", they can be
-        negative.
+        Weight of each network in the average; 0 for annotators without labels. If the setting `weights` is "released",
+        these weights can be negative.
 
     See Also
     --------
@@ -52,11 +53,14 @@ class WDNClassifier(CrowdClassifier):
 
     Notes
     -----
-    Prediction takes more time and memory if there are more annotators. `annotator_weights` is the same for all items.
-    It is computed from `weights_`: negative weights become 0, annotators without labels get the mean weight of the
-    others, and the result is normalized to sum to 1. The weights measure how much each annotator contributes to the
-    vote, because the average is fitted to the vote. They do not measure accuracy; for accuracies, see `consensus`. In
-    `history_`, "phase" says whether networks or weights were trained.
+    Prediction takes more time and memory if there are more annotators.
+
+    The method `annotator_weights` returns the same weights for all items. They are computed from `weights_`: negative
+    weights become 0, annotators without labels get the mean weight of the others, and the result is normalized to sum
+    to 1. The weights measure how much each annotator contributes to the vote, because the average is fitted to the
+    vote. They do not measure accuracy; for accuracies, see `consensus`.
+
+    In `history_`, "phase" says whether networks or weights were trained.
 
     References
     ----------

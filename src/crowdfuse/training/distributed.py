@@ -21,11 +21,11 @@ LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")  # environment variabl
 
 
 class AllProcessesError(ValueError):
-    """An error that occurs in all processes at once, so that rank 0 can report it for all."""
+    """An error that is raised in all processes of a training run. The process with rank 0 reports it for all."""
 
 
 class LostProcessError(ConnectionError):
-    """Raised if another process of a distributed training has ended."""
+    """Raised if another process of a training run with several processes has ended."""
 
 
 def launched_processes() -> tuple[int, int] | None:
@@ -34,7 +34,7 @@ def launched_processes() -> tuple[int, int] | None:
     Returns
     -------
     counts : tuple of int or None
-        Number of processes per machine and number of machines; None if no launcher started this process.
+        Number of processes per machine and number of machines; None if torchrun did not start this process.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def rank() -> int:
 
 
 def is_rank_zero() -> bool:
-    """Return whether this process has rank 0, which writes files and prints messages for all processes.
+    """Return whether this process has rank 0. The process with rank 0 writes files and prints messages for all.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def is_rank_zero() -> bool:
 
 
 def all_gather(value: Value) -> list[Value]:
-    """Return the values of all processes, in the order of their ranks. All processes must call it.
+    """Return the values of all processes, in the order of their ranks. All processes must call this function.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def all_gather(value: Value) -> list[Value]:
 
 @contextmanager
 def raise_in_all_processes() -> Iterator[None]:
-    """Turn a ValueError or OSError of one process inside the block into an error of all processes.
+    """Raise an error in all processes if one of them raises a ValueError or OSError inside the `with` block.
 
     Returns
     -------
@@ -127,8 +127,9 @@ def raise_in_all_processes() -> Iterator[None]:
     Raises
     ------
     AllProcessesError
-        If a process failed. The message is the message of the lowest rank that failed. If there is only one process,
-        the original error is raised instead.
+        If a process failed. The message is the message of the original error; if several processes failed, it is the
+        message of the failed process with the lowest rank. If there is only one process, the original error is raised
+        instead.
 
     Examples
     --------
@@ -153,8 +154,8 @@ def raise_in_all_processes() -> Iterator[None]:
 def is_reported_by_rank_zero(error: Exception) -> bool:
     """Return whether rank 0 reports this error, so that this process does not have to.
 
-    If it does, this function waits until rank 0 has reported the error, because torchrun stops all processes as soon as
-    one process ends.
+    If rank 0 reports the error, this function waits until it has been reported, because torchrun stops all processes as
+    soon as one process ends.
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ def is_reported_by_rank_zero(error: Exception) -> bool:
 
 @contextmanager
 def raise_if_process_lost() -> Iterator[None]:
-    """Turn torch's errors about a lost connection into a clear error.
+    """Raise LostProcessError if torch raises an error about a lost connection inside the `with` block.
 
     Returns
     -------

@@ -77,9 +77,9 @@ class TrainingResult:
     weights : dict of str to Tensor
         The weights of the best epoch if there was validation, otherwise the weights of the last epoch. On the CPU.
     history : list of dict
-        One dict per epoch with `epoch`, `loss` and `seconds`, plus `phase` if the method has several phases. If there
-        was validation, also `validation_accuracy` or `held_out_log_likelihood`. If the epoch failed sanity checks, also
-        `failed_checks`.
+        One dict per epoch with the keys "epoch", "loss" and "seconds", and "phase" if the method has several phases. If
+        there was validation, also "candidate" (whether validation may choose the epoch), and "validation_accuracy" or
+        "held_out_log_likelihood". If the epoch failed sanity checks, also "failed_checks".
     best_epoch : int or None
         The epoch that validation chose, counted from 1. None if there was no validation.
     n_epochs : int
