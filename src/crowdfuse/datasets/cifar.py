@@ -27,7 +27,7 @@ class CifarData:
     Parameters
     ----------
     X_train, X_test : ndarray of shape (n_images, 3, 32, 32), uint8
-        Images, as in the files.
+        Images, with the pixel values of the files.
     y_train, y_test : ndarray of shape (n_images,), int64
         Class numbers.
     class_names : tuple of str

@@ -24,12 +24,12 @@ SLOTS = ["slot-1", "slot-2", "slot-3"]
 
 
 def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
-    """Load CIFAR-10N as frozen features.
+    """Load CIFAR-10N as features that were computed once with a frozen network.
 
     Each image has three labels. If ``labels.npz`` has an array ``workers`` with the id of the person who gave each
     label, these people are the annotators. If a person labelled an image twice, the first label is used. If there is no
-    such array, there are three annotators: annotator 1 stands for everyone who gave the first label of an image, and so
-    on.
+    such array, the three annotators are ``slot-1``, ``slot-2`` and ``slot-3``: ``slot-1`` stands for everyone who gave
+    the first label of an image, and so on.
 
     Parameters
     ----------

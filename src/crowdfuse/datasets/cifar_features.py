@@ -16,7 +16,7 @@ FILES = {"features.npz": ("x_train", "x_test"), "labels.npz": ("y_train", "y_tes
 
 @dataclass(frozen=True)
 class CifarFeatures:
-    """Frozen features of CIFAR-100.
+    """Features of the CIFAR-100 images, computed once with a frozen network.
 
     Parameters
     ----------
@@ -25,8 +25,9 @@ class CifarFeatures:
     y_train, y_test : ndarray of shape (n_images,), int64
         Class numbers.
     distances : ndarray of shape (n_train_images, n_annotators), float32
-        Euclidean distance of each training image to the weakness image of each simulated annotator, with pixels scaled
-        to [0, 1]. A simulated annotator gives wrong labels near its weakness image; see `weakness_annotators`.
+        Euclidean distance between each training image and the weakness image of each simulated annotator, with pixels
+        scaled to [0, 1]. A simulated annotator gives wrong labels to images near the weakness image; see
+        `weakness_annotators`.
     """
 
     X_train: NDArray[np.float32]
@@ -37,7 +38,7 @@ class CifarFeatures:
 
 
 def load_cifar_features(folder: Path | None = None) -> CifarFeatures:
-    """Load frozen features of CIFAR-100.
+    """Load features of the CIFAR-100 images, computed once with a frozen network.
 
     Parameters
     ----------

@@ -13,14 +13,14 @@ from crowdfuse.labels.annotations import Annotations
 
 @dataclass(frozen=True)
 class CrowdDataset:
-    """A data set labelled by annotators: a training set with their labels and with gold labels, and a test set.
+    """A data set that annotators labelled: a training set with their labels, and a test set. Both have gold labels.
 
     Parameters
     ----------
     X : ndarray or ImageFiles of shape (n_items, ...)
         Training inputs: features, images, or image files that are read when needed.
     annotations : Annotations
-        The labels of the training items. Item i of the annotations is row i of `X`.
+        The annotators' labels of the training items. Item i of the annotations is row i of `X`.
     y : ndarray of shape (n_items,), int64
         Gold labels of the training items.
     X_test : ndarray or ImageFiles of shape (n_test_items, ...)

@@ -87,10 +87,11 @@ class ImageFolderSplit(NamedTuple):
 
 
 def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: int = 0) -> ImageFolder:
-    """List the images in ``folder/CLASS/``, or in ``folder/train/CLASS/`` and ``folder/val/CLASS/`` together.
+    """List the images in a folder with one subfolder per class.
 
-    Subfolders of class folders are searched, too. Files are ignored if their name begins with a dot or does not have an
-    image extension such as ``.png``. If ``train`` and ``val`` are read, other folders next to them are ignored.
+    The images of a class are in ``folder/CLASS/`` and its subfolders. Files are ignored if their name begins with a dot
+    or does not have an image extension such as ``.png``. If ``folder`` has the subfolders ``train`` and ``val``, with
+    class folders in each, the images of both are listed together, and other subfolders of ``folder`` are ignored.
 
     Parameters
     ----------
@@ -258,9 +259,9 @@ def weakness_distances(
     files : ImageFiles
         The images.
     rows : array-like of shape (n_items,)
-        Rows of `files` to measure.
+        Row numbers, in `files`, of the images whose distances are measured.
     weakness_rows : sequence of int
-        For each annotator, the row of `files` that holds the weakness image.
+        For each annotator, the row number of the weakness image in `files`.
     cache : Path, default=None
         An ``.npz`` file that stores the result. If the file holds distances of the same files and rows, these distances
         are returned. Otherwise, the distances are measured and the file is replaced.

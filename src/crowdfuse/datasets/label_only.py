@@ -15,7 +15,7 @@ LABEL_ONLY_DATASETS = ("bluebird", "dog", "rte", "web", "product", "zencrowd")
 
 @dataclass(frozen=True)
 class LabelOnly:
-    """Labels without inputs, and gold labels of some of the items.
+    """Annotators' labels of items without inputs, and gold labels of some of the items.
 
     Parameters
     ----------

@@ -68,8 +68,8 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
 def load_labelme_images(folder: Path | None = None, *, size: int, workers: int = 0) -> CrowdDataset:
     """Load LabelMe as images that are read from their files when they are needed.
 
-    Item ids are file names, and annotator ids are column numbers in ``answers.txt``. Of its 77 annotators, 18 have no
-    labels and are left out, as in `load_labelme`. The validation images are not used.
+    Item ids are file names, and annotator ids are column numbers in ``answers.txt``. Of the 77 annotators in this file,
+    18 have no labels and are left out, as in `load_labelme`. The validation images are not used.
 
     Parameters
     ----------

@@ -42,17 +42,17 @@ class _Songs(NamedTuple):
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Load the music genres.
 
-    Features are not scaled. The data set can be read from the authors' archive or from an ``.npz`` file. From the
-    archive, songs are in the order of the gold file, item ids are the names of the songs, and the first label is used
-    if an annotator labelled a song twice. From the ``.npz`` file, items and annotators have numbers as ids.
+    Features are not scaled. The data set is read from the authors' archive or from an ``.npz`` file. In the archive,
+    songs are in the order of the gold file, and item ids are the names of the songs. If an annotator labelled a song
+    twice, the first label is used. In the ``.npz`` file, items and annotators have numbers as ids.
 
     Parameters
     ----------
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder
         ``music_genre_classification`` has the three files of the authors' archive. If there is no such subfolder,
-        ``music_genre/music_genre.npz`` is read. It has the arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``,
-        ``answers`` (one row per song, one column per annotator, -1 for no label) and ``class_names``.
+        ``music_genre/music_genre.npz`` is read. This file has the arrays ``x_train``, ``y_train``, ``x_test``,
+        ``y_test``, ``answers`` (one row per song, one column per annotator, -1 for no label) and ``class_names``.
 
     Returns
     -------

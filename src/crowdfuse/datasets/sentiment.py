@@ -27,7 +27,7 @@ class Sentiment:
     texts : list of str
         Sentences.
     annotations : Annotations
-        Labels of the sentences; item i is `texts[i]`.
+        Labels of the sentences. Item i of the annotations is `texts[i]`.
     y : ndarray of shape (n_texts,), int64
         Gold label of each sentence.
     external_texts : list of str
