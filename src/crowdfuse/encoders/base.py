@@ -56,7 +56,7 @@ class Encoder(ABC):
     Attributes
     ----------
     type_name : str
-        Name of the class in a saved model.
+        Name of the kind of encoder, by which a saved model finds the class.
     reads : {"texts", "images"}
         Kind of input that the encoder takes.
     """
@@ -65,7 +65,7 @@ class Encoder(ABC):
     reads: ClassVar[str]
 
     def fit(self, inputs: Inputs) -> Self:
-        """Fit the encoder to the training items. By default nothing is fitted, as for encoders with fixed weights.
+        """Fit the encoder to the training items. The base class fits nothing, which suits encoders with fixed weights.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Encoder(ABC):
         """
 
     def locate_features(self, text: str) -> FeatureOccurrences | None:
-        """Return the places in a text at which its features occur.
+        """Return the places in a text at which the features of this encoder occur.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Encoder(ABC):
         Returns
         -------
         occurrences : FeatureOccurrences or None
-            None, the default, if features are not parts of the text.
+            None if the features of this encoder are not parts of the text. The base class always returns None.
         """
         return None
 

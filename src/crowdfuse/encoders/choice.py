@@ -34,7 +34,7 @@ def check_raw_inputs(X: Any, name: str = "X") -> Inputs:
     X : list of str, array-like, sparse matrix or Inputs
         The inputs.
     name : str, default="X"
-        What error messages call the inputs.
+        Name of the inputs in error messages.
 
     Returns
     -------

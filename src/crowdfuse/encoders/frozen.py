@@ -41,7 +41,7 @@ class FrozenEncoder(Encoder):
 
     @property
     def loaded(self) -> Any:
-        """The network or function. Raises an error if it differs from the one used in training."""
+        """The network or function of this encoder. Raises an error if it has changed since training."""
         if self._loaded is None:
             if self.source is None:
                 raise ValueError(
@@ -70,7 +70,7 @@ class FrozenEncoder(Encoder):
         return np.array_equal(expected, found)
 
     def fit(self, inputs: Inputs) -> Self:
-        """Load the encoder, so that errors are raised before training.
+        """Load the network or function, so that errors are raised before training.
 
         Parameters
         ----------
@@ -92,7 +92,9 @@ class FrozenEncoder(Encoder):
         return self._expected
 
     def attach(self, source: Any) -> None:
-        """Set the network or function of an encoder that was saved without a name.
+        """Set the network or function of an encoder that was read from a saved model.
+
+        This is needed if the encoder was given as an object and not by name, because the object itself is not saved.
 
         Parameters
         ----------
@@ -113,7 +115,7 @@ class FrozenEncoder(Encoder):
         return str(getattr(self.source, "__qualname__", type(self.source).__qualname__))
 
     def state(self) -> EncoderState:
-        """Return the name of the network or function, and the checksum by which a loaded encoder is checked.
+        """Return the name of the network or function, and a checksum that shows whether it has changed since training.
 
         Returns
         -------
@@ -124,7 +126,7 @@ class FrozenEncoder(Encoder):
 
     @classmethod
     def from_state(cls, state: EncoderState) -> Self:
-        """Return the encoder of a state; it is loaded when it is first needed.
+        """Return the encoder of a state. The network or function is not loaded before it is first needed.
 
         Parameters
         ----------

@@ -37,8 +37,9 @@ class ImageEncoder(FrozenEncoder):
         network, "torchvision/NAME" or "timm/NAME". The network maps images (N, 3, size, size) to features (N, D) or (N,
         D, H, W); the latter are averaged over H and W.
     image_size : int, default=None
-        Height and width of images in pixels. None: the size of the training images. If these are image files of the
-        default size (224), the size that torchvision or timm gives for the network is used instead.
+        Height and width of images in pixels. None: the size of the training images, with one exception. If the training
+        images are `ImageFiles` with the default size of 224, the size that torchvision or timm gives for the network
+        is used, if there is any.
 
     Examples
     --------
@@ -106,7 +107,7 @@ class ImageEncoder(FrozenEncoder):
         Raises
         ------
         ValueError
-            If an image cannot be read, or X does not hold images.
+            If an image cannot be read, or if the inputs are not images.
         """
         pixels = self._pixels(inputs)
         network = self.loaded
@@ -152,7 +153,7 @@ class ImageEncoder(FrozenEncoder):
 
     @classmethod
     def from_state(cls, state: EncoderState) -> Self:
-        """Return the encoder of a state; its network is loaded when it is first needed.
+        """Return the encoder of a state. The network is not loaded before it is first needed.
 
         Parameters
         ----------

@@ -26,7 +26,7 @@ class SentenceEncoder(FrozenEncoder):
     Parameters
     ----------
     source : str, default="all-MiniLM-L6-v2"
-        Name of a model, or a local folder that holds one. A model that is not on this machine is downloaded by
+        Name of a model, or a local folder with a model. A model that is not on this machine is downloaded by
         sentence-transformers.
 
     Raises

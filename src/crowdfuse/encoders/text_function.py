@@ -18,8 +18,8 @@ TEXTS_PER_CALL = 1024
 class TextFunctionEncoder(FrozenEncoder):
     """Encodes texts with a function that returns one row of numbers per string.
 
-    When a saved model is loaded, it checks whether the function has changed since training: the results for two fixed
-    texts must be the same.
+    When the encoder of a saved model is first used, it checks whether the function has changed since training: the
+    results for two fixed texts must be the same.
 
     Parameters
     ----------
