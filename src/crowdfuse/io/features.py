@@ -195,14 +195,15 @@ def read_features(
         - ``.npz`` with the arrays ``X`` and ``items``. An array ``short_names`` with a second id for each row is
           optional.
         - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`. The item ids are the row numbers.
-        - ``.csv``, ``.tsv`` or ``.parquet`` with an item column, and with numeric columns or a column of texts.
+        - ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` with an item column, and with numeric columns or a column of
+          texts.
         - A folder of images. The item ids are the paths relative to the folder. The annotations may name an item
           without its extension: `one` for `one.png`.
     item : str, default=None
         Name of the item column of a table; by default a column with a usual name.
     text : str, default=None
-        Name of the column of texts in a table. By default, the column is detected by its name or content. A table with
-        one such column is read as texts.
+        Name of the column of texts in a table. By default, the column is detected by its name or content. If a table
+        has a column of texts, only this column is read.
     image_size : int, default=None
         Height and width of images in pixels. By default, images keep their size if all have the same size and it is at
         most 96 x 96. Otherwise all images are resized to 64 x 64.
@@ -210,8 +211,8 @@ def read_features(
         Channels, height and width that a trained model expects. Images are converted to this shape, unless `image_size`
         is given.
     columns : sequence of str, default=None
-        Names of the feature columns that a trained model expects, in its order. By default, all columns except the item
-        column are features.
+        Names of the feature columns that a trained model expects, in the order of the model. By default, all columns
+        except the item column are features.
 
     Returns
     -------
@@ -300,7 +301,7 @@ def read_texts(
     Parameters
     ----------
     path : Path
-        A ``.csv``, ``.tsv`` or ``.parquet`` file with one row per item.
+        A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file with one row per item.
     item : str, default=None
         Name of the item column; by default a column with a usual name.
     text : str, default=None

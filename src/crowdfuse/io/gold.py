@@ -50,7 +50,7 @@ def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any],
     Parameters
     ----------
     path : Path
-        A table or a Label Studio export, as in `read_gold`.
+        A table or an export, as in `read_gold`.
     reading : Reading
         The options for the labels. Only `item`, `label`, `question` and `on_bad` are used.
 
@@ -105,8 +105,8 @@ def read_gold(
         In an export of any other tool, all labels are gold, and the labels of an item must agree.
     item : str, default=None
         Name of the item column; for an export, name of the field that identifies items. By default a column with a
-        usual name, or with the name of a tool's own id, such as ``_input_hash``. If there is none, the column of texts
-        is used.
+        usual name, or with the name of a tool's own id, such as ``_input_hash``. If there is no such column, the column
+        of texts is used.
     label : str, default=None
         Name of the label column of a table; by default a column with a usual name. Not used for an export.
     question : str, default=None
