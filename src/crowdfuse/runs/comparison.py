@@ -62,8 +62,8 @@ class Split:
 class Comparison:
     """A comparison of methods on the data of a job. The data has already been read and checked.
 
-    The object is callable: it takes a run and a checkpoint folder, trains the classifier of the run, and returns the
-    results.
+    The object is callable, as every `RunExecutor`: it takes a run and a checkpoint folder, trains the classifier of the
+    run, and returns the results.
 
     Parameters
     ----------
@@ -73,8 +73,9 @@ class Comparison:
     data : JobData
         The content of the files.
     test_share : float
-        Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. It is used
-        only if fewer than 100 gold items have no annotator labels; see `Comparison.split`.
+        Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. Not used if at
+        least 100 items have a gold label but no annotator labels, because these are then the test set; see
+        `Comparison.split`.
 
     See Also
     --------
@@ -109,10 +110,10 @@ class Comparison:
     def split(self, seed: int) -> Split:
         """Split the rows into a training set and a test set.
 
-        If there is a gold file, the test set consists of the items that have a gold label but no annotator labels. If
-        these are fewer than 100, a random share (`test_share`) of the items with both kinds of labels is moved from
-        training to the test set. If there is no gold file, the test set is a random share (`test_share`) of all
-        labelled items.
+        If there is a gold file, all items that have a gold label but no annotator labels are test items. If there are
+        at least 100 such items, they are the whole test set. Otherwise, a random share (`test_share`) of the items with
+        both kinds of labels is moved from training to the test set. If there is no gold file, the test set is a random
+        share (`test_share`) of all labelled items.
 
         Parameters
         ----------
@@ -415,8 +416,9 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
         The files to read, and the settings that all methods share. `job.gold` is the file of gold labels used for
         testing.
     test_share : float
-        Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. It is used
-        only if fewer than 100 gold items have no annotator labels; see `Comparison.split`.
+        Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. Not used if at
+        least 100 items have a gold label but no annotator labels, because these are then the test set; see
+        `Comparison.split`.
 
     Returns
     -------

@@ -61,8 +61,8 @@ def embed(
 
     The file holds four arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
     folder), `short_names` (the same paths without file extension) and `image_folder` (the path of the folder relative
-    to the file). Labels whose item ids are image paths, with or without extension, therefore match the features, and
-    report and review page of a run on the features show the images.
+    to the file). The item ids of labels must therefore be these image paths, with or without extension. If a run uses
+    the features as inputs, its report and its review page show the images.
 
     All files are first read once, so that errors appear before any feature is computed. Images are decoded in batches,
     so they need not all fit into memory.

@@ -28,8 +28,8 @@ class Job:
         Path of the labels: a table, or an export of a labelling tool. All paths of a job are stored as given, so a
         relative path stays relative.
     inputs : str, default=None
-        Path of a file of features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`), of a table of texts, or of a folder of
-        images. If None, the inputs are the texts or images in the file of labels.
+        Path of a file of features (`.npy`, `.npz`, `.csv`, `.tsv`, `.xlsx`, `.parquet`), of a table of texts, or of a
+        folder of images. If None, the inputs are the texts or images in the file of labels.
     method : str, default="consensus-training"
         Name of the method, one of `crowdfuse.estimators.registry.ESTIMATORS`.
     settings : dict of str to Any, default={}
@@ -129,7 +129,7 @@ class Job:
 
     @property
     def n_folds(self) -> int:
-        """Number of folds that are trained after the model: 0 with low effort, or if the method cross-fits itself."""
+        """Number of folds to train after the model: `folds`; 0 with low effort or if the method cross-fits itself."""
         return 0 if self.effort == "low" or estimator_class(self.method).cross_fits_itself else self.folds
 
     @property

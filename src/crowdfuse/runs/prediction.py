@@ -57,8 +57,8 @@ def predict_file(
 
     The column `item` holds the ids as they are written in the labels of the run, so that the file can be joined with
     the tables of the run. If an image is not among the items of the run, its id is its path relative to the folder. If
-    a file of texts has no ids, the row numbers are the ids. However, if the items of the run are identified by their
-    texts, the new texts are the ids.
+    a file of texts has no ids, the row numbers are the ids. There is one exception: if the ids in the run are the texts
+    themselves, the new texts are the ids.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def predict_file(
     inputs : Path
         One of these:
 
-        - a file of features (`.npy`, `.npz`, `.csv`, `.tsv`, `.parquet`);
+        - a file of features (`.npy`, `.npz`, `.csv`, `.tsv`, `.xlsx`, `.parquet`);
         - a table of texts;
         - a folder of images;
         - an export or a table with the texts or image paths of items, with or without labels.
@@ -76,8 +76,8 @@ def predict_file(
     proba : bool
         Whether to add a column `p_<class>` for each class, with its probability.
     item : str or None
-        Name of the column with the item ids. If None, the column that holds the ids in the labels of the run, or a
-        column with a usual name, such as item.
+        Name of the column with the item ids. If None, the name that was given for the labels of the run, if the inputs
+        have such a column; otherwise a column with a usual name, such as item.
     image_size : int or None
         Images are resized to this many pixels per side. If None, the size used in training.
     force : bool
