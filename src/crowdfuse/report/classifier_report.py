@@ -56,7 +56,9 @@ def report_classifier(
         Number of cross-fitting folds for the consensus. Not used if `consensus` is given.
     n_items : int, default=30
         Number of disputed items to show, from 1 to 200. An item is disputed if one of its labels or the prediction
-        differs from the consensus. The lists of ambiguous items and of mislabelled items are at most a third as long.
+        differs from the consensus. Two other lists are at most a third as long: ambiguous items (accurate annotators,
+        but low confidence), and probably mislabelled items (high confidence, but at least half of the labels differ
+        from the consensus).
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
         that reaches the target. It is used only if there are two classes and gold labels.

@@ -53,8 +53,9 @@ def report_labels(
         Name of the true class of each item, in the order of `annotations.items`; None if unknown. Gold is used only to
         measure accuracy.
     n_items : int, default=30
-        Number of disputed items (items on which annotators disagree) to show, from 1 to 200. The lists of ambiguous
-        items and of mislabelled items are at most a third as long.
+        Number of disputed items (items on which annotators disagree) to show, from 1 to 200. Two other lists are at
+        most a third as long: ambiguous items (accurate annotators, but low confidence), and probably mislabelled items
+        (high confidence, but at least half of the labels differ from the consensus).
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
         that reaches the target. It is used only if there are two classes and gold labels.

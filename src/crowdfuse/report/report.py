@@ -33,7 +33,7 @@ class Report:
     Attributes
     ----------
     facts : dict
-        All numbers and texts of the report. Unknown values are None or NaN (`null` in JSON). The main entries are
+        All numbers and texts of the report. Unknown values are None or NaN (`null` in JSON). The main keys are
         `data`, `training`, `accuracy`, `annotators`, `annotator_details`, `class_confusion`, `disputed`, `ambiguous`,
         `mislabelled` and `suspicious`.
     previews : dict of int to dict
