@@ -55,7 +55,7 @@ class Cell:
 
 
 class MethodVariant(NamedTuple):
-    """A row of a table: a method with its own settings or its own simulated annotators.
+    """A method with its own settings or its own simulated annotators: one row in the table of an experiment's results.
 
     Parameters
     ----------
@@ -139,31 +139,31 @@ class Experiment:
     values : tuple of float or str
         The values of the parameter.
     methods : tuple of str
-        Methods and extra rows that are run unless others are requested.
+        Methods and names of `extra_rows` that are run by default.
     scale : Scale
         Data, recipe and protocol.
     annotators : callable
         Function that takes a value of the parameter and returns the entries of the annotator definition that depend on
-        it. They are added to `scale.annotators`.
+        this value. The entries are added to `scale.annotators`.
     settings : callable, optional
-        Function that takes a value of the parameter and returns settings of the method. By default it returns no
-        settings, because the parameter does not belong to the method.
+        Function that takes a value of the parameter and returns settings of the method. The default returns an empty
+        dict: it is for experiments whose parameter is not a setting of the method.
     count_range : tuple of (int, int) or None, default=None
         Smallest and largest allowed value, if the parameter is a whole number.
     method_settings : dict of str to dict, optional
         Settings of each method in this experiment. They override the `paper_settings` of the method.
     extra_rows : dict of str to MethodVariant, optional
-        Further rows by name, which can be requested like a method.
+        Further rows of the table. Maps the name of a row, which can be requested like a method, to its variant.
     paper_table_id : str or None, default=None
         Table of the paper that the experiment repeats, such as "1"; see `paper_table`.
     paper_value_names : dict of str to str, optional
-        Maps our name of a value to the paper's name, where they differ.
+        Maps our name of a value to the paper's name, if the two names differ.
     main_method : str, default="fusion"
         The method with which all other methods are compared.
     is_logarithmic : bool, default=False
         Whether figures show the parameter on a logarithmic axis.
     paper_best_value : float or None, default=None
-        The value that the paper found best, if the paper prints no accuracies for this experiment.
+        The value that the paper found best. Figures mark this value. Only for experiments without a table in the paper.
     """
 
     name: str
@@ -185,7 +185,7 @@ class Experiment:
 
     @property
     def title(self) -> str:
-        """The data and the description."""
+        """Title of the experiment: the title of its data (`scale.title`), followed by the description."""
         return f"{self.scale.title}, {self.description}"
 
     def cells(

@@ -28,7 +28,7 @@ INTERVAL_TEXTS = {
 
 @dataclass(frozen=True)
 class TableEntry:
-    """One cell of a table.
+    """The accuracies of a method at one value of the varied parameter: one cell of a table of results.
 
     Parameters
     ----------
@@ -41,9 +41,10 @@ class TableEntry:
     paper_accuracy : float or None, default=None
         The paper's accuracy (%).
     rank : int or None, default=None
-        Rank among the methods at this value of the parameter; 1 is the best. None for the upper bound.
+        Rank among the methods at this value of the parameter; 1 is the best. None if the method is not ranked, such as
+        true-label, which is an upper bound.
     paper_rank : int or None, default=None
-        Rank in the paper.
+        The rank that the method has in the paper at this value. None if it has no rank.
     """
 
     row: str
@@ -64,11 +65,12 @@ class TableEntry:
         return float(np.std(list(self.by_seed.values()), ddof=1)) if len(self.by_seed) > 1 else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the cell as a dictionary for JSON.
+        """Return this table entry as a dictionary for JSON.
 
         Returns
         -------
         dict of str to object
+            The keys are method (the row), value, mean, std, accuracy_by_seed, paper_accuracy, rank and paper_rank.
         """
         return {
             "method": self.row,
@@ -91,7 +93,7 @@ class PairedDifference:
     method, baseline : str
         The difference is the accuracy of `method` minus the accuracy of `baseline`.
     n_pairs : int
-        Number of pairs of runs, one run of each method.
+        Number of pairs of runs. Each pair has one run of each method.
     n_seeds : int
         Number of seeds. If there are several values of the parameter, each seed has one pair per value.
     mean : float
@@ -99,7 +101,7 @@ class PairedDifference:
     low, high : float or None
         Ends of the interval; None if there is only one seed.
     interval_over : {"seeds", "seeds and items"}, default="seeds"
-        What the interval covers: the choice of seeds, or of seeds and test items.
+        Source of the random variation that the interval covers: the choice of seeds, or of seeds and test items.
     """
 
     method: str
@@ -139,7 +141,7 @@ class PairedDifference:
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a table.
+    """A table of results: one row per method, one column per value of the varied parameter.
 
     Parameters
     ----------
@@ -174,7 +176,7 @@ class Table:
     def paired_differences(
         self, method: str, values: Sequence[str] | None = None, *, same_test_items: bool = True
     ) -> list[PairedDifference]:
-        """Return the difference between one row and each other row, except the upper bound.
+        """Return the difference between one row and each other row, except true-label, the upper bound.
 
         Parameters
         ----------
@@ -183,16 +185,17 @@ class Table:
         values : sequence of str or None, default=None
             Values of the parameter at which rows are compared. If None, rows are compared at all values.
         same_test_items : bool, default=True
-            Whether all seeds have the same test items. If each seed draws its test items from the same data, the
-            intervals cover seeds only.
+            Whether all seeds have the same test items. If False, each seed draws its own test items, and the intervals
+            cover seeds only.
 
         Returns
         -------
         list of PairedDifference
-            One mean difference per other row. Seeds are the units of the interval: the difference of a seed is its mean
-            over values. So that all seeds have the same values, the largest set of pairs of runs is taken in which both
-            rows have every seed at every value. If the runs store which items were predicted correctly, the interval
-            covers seeds and test items, otherwise seeds only. With a single seed there is no interval.
+            One mean difference per other row. The difference of one seed is the mean over the values, and the interval
+            is computed from the differences of all seeds. All seeds must have the same values. Therefore only the
+            largest set of runs is used in which both rows have a run of every seed at every value. If the runs store
+            which items were predicted correctly, the interval covers seeds and test items, otherwise seeds only. With a
+            single seed there is no interval.
         """
         found = []
         for row in self.rows:

@@ -43,8 +43,8 @@ class DataSplit:
     y, y_validation, y_test : ndarray of shape (n_train,), (n_validation,), (n_test,)
         Gold, as class numbers.
     distances : ndarray of shape (n_train, n_annotators) or None, default=None
-        Distance of each training item from the weakness image of each simulated annotator. If None, it is computed from
-        `X`.
+        Distance of each training item from the weakness image of each simulated annotator. If None, distances are
+        computed from `X` when they are needed.
     """
 
     X: Inputs
@@ -155,11 +155,12 @@ class PaperExecutor(ABC):
             The run. Its entry `annotators` has the ids of the annotators (`names`), the name of the rule (`rule`), and
             the settings of this rule:
 
-            - "weakness" (see `weakness_annotators`): `epsilon` is required. `weakness`, the row numbers in X of the
-              weakness images, and `wrong`, the kind of wrong labels (default "uniform"), are optional.
+            - "weakness" (see `weakness_annotators`): `epsilon` is required. Two settings are optional: `weakness` (the
+              row numbers in X of the weakness images) and `wrong` (the kind of wrong labels, default "uniform").
             - "hammer-spammer" (see `hammer_spammer_annotators`): `n_correct` is required.
             - "habit" (see `habit_annotators`): `share` is required, and either `habits` or `n_habits`.
-            - Every rule may have `missing`, the share of labels to remove.
+
+            With every rule, `missing` (the share of labels to remove) is optional.
         split : DataSplit
             The data of the run.
 

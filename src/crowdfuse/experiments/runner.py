@@ -23,7 +23,8 @@ from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 class RunExecutor(Protocol):
     """Executes single runs.
 
-    Each worker process receives one copy of the executor. An executor therefore loads data only when a run needs them.
+    Each worker process receives a copy of the executor. To keep this copy small, an executor does not load data before
+    a run needs them.
     """
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:

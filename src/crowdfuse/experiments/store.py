@@ -104,7 +104,7 @@ class Store:
         Raises
         ------
         ValueError
-            If no line of the file is a finished run.
+            If the file has lines, but none of these lines is a finished run.
         """
         if not self.path.exists():
             return {}, []
@@ -166,7 +166,7 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the store against other processes, because two grids with one store would execute the same runs twice.
+        """Lock the store against other processes. Two grids with the same store would execute the same runs twice.
 
         Returns
         -------
