@@ -41,8 +41,8 @@ def aggregate(
     annotators: Annotated[
         Path | None,
         typer.Option(
-            help="Also write one row per annotator to this CSV file, the surely least accurate first: number of labels "
-            "and estimated accuracy with its 95 % interval."
+            help="Also write one row per annotator to this CSV file: number of labels, and estimated accuracy with its "
+            "95 % interval. The rows are sorted by the upper end of the interval, lowest first."
         ),
     ] = None,
     gold: Annotated[

@@ -72,8 +72,8 @@ def crowds(
     if tune is not None:
         if epochs is not None:
             raise ValueError(
-                "--epochs cannot be used with --tune, which gives all methods the same number of epochs; leave out "
-                "--epochs"
+                "--epochs cannot be used with --tune: the comparison of tuned methods has a fixed number of epochs for "
+                "each data set. Leave out --epochs"
             )
         run_method_comparison(
             "crowds", tune, values, methods, seeds or SEEDS, jobs, cluster, data, folder, plan, show, json_file, force,

@@ -22,7 +22,7 @@ def demo(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Try crowdfuse on scikit-learn's digits with labels of five synthetic annotators; a third of them is missing."""
+    """Try crowdfuse on scikit-learn's digits with five synthetic annotators. A third of their labels is missing."""
     from crowdfuse.experiments.demo import run_demo
     from crowdfuse.experiments.demo_report import write_demo_report
     from crowdfuse.io.files import write_json

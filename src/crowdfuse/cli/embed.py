@@ -64,7 +64,7 @@ def embed(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compute features of images with a frozen network and write them to an .npz file. On features, fit is fast."""
+    """Compute features of images with a frozen network and write them to an .npz file. Training on features is fast."""
     given = parse_pairs(arguments or [], "--with")
     settings = {"mean": parse_numbers(mean, "--mean"), "std": parse_numbers(std, "--std")}
 

@@ -53,9 +53,9 @@ def mnist_kinds(
     """Beyond the paper: compare all methods on several kinds of wrong labels, under equal rules.
 
     All methods train the same small network on 10,000 MNIST images, with five seeds. There are two sets of results: in
-    the first, each method chooses its epoch as it does by default; in the second, all methods choose it by held-out
-    labels. If --tune is given, settings are chosen twice: once by the labels of the annotators, and once by gold
-    labels. Finished runs are kept and not repeated.
+    the first, each method chooses its epoch as it does by default; in the second, all methods choose their epoch by
+    held-out labels. If --tune is given, settings are chosen twice: once by the labels of the annotators, and once by
+    gold labels. Finished runs are kept and not repeated.
     """
     run_method_comparison(
         "mnist-kinds", tune, values, methods, seeds, jobs, cluster, data, folder, plan, show, json_file, force, quiet

@@ -36,8 +36,8 @@ OnMissing = Annotated[
     str, typer.Option(help="What to do with items that lack labels or inputs: error (stop) or drop (leave them out).")
 ]
 INPUTS_HELP = (
-    "The inputs: a file of features (.npy, .npz, .csv, .tsv, .parquet), a table with an item column and a column of "
-    "texts, or a folder of images. Default: the texts or images in the file of labels."
+    "The inputs: a file of features (.npy, .npz, .csv, .tsv, .xlsx, .parquet), a table with an item column and a "
+    "column of texts, or a folder of images. Default: the texts or images in the file of labels."
 )
 Encoder = Annotated[
     str | None,
@@ -51,8 +51,9 @@ Encoder = Annotated[
 ImageSize = Annotated[
     int | None,
     typer.Option(
-        help="Resize images to this many pixels per side. Default: images of several sizes, or larger than 96 "
-        "pixels, become 64 x 64. If --encoder is given, the default is the size that the encoder expects.",
+        help="Resize images to this many pixels per side. Default: images keep their size if all have the same size "
+        "and it is at most 96 x 96; otherwise they become 64 x 64. If --encoder is given, the default is the size that "
+        "the encoder expects.",
         min=16,
     ),
 ]

@@ -36,9 +36,9 @@ def report(
         Path | None,
         typer.Option(
             "--out",
-            help="HTML file to write. A Markdown file and a JSON file with the same name are written beside it. "
-            "Default: report.html in the run folder. For a file of labels such as labels.csv: labels-report.html "
-            "beside it.",
+            help="HTML file to write. A Markdown file and a JSON file with the same name are written to the same "
+            "folder. Default for a run folder: report.html in the run folder. Default for a file of labels, such as "
+            "labels.csv: labels-report.html in the folder of this file.",
         ),
     ] = None,
     gold: Annotated[
