@@ -57,7 +57,7 @@ def test_classes_may_be_more_than_those_in_y() -> None:
         (
             {"m": lambda X: np.zeros((2, 3))},
             ValueError,
-            r"model 'm' must return one class name .* \(2, 3\); use the class names of the arg",
+            r"model 'm' must return one class name .* \(2, 3\); return the name of the class with",
         ),
         ({"m": lambda X: [0]}, ValueError, r"one class name for each of the 2 items, got shape \(1,\)"),
         ({"m": lambda X: [0.5, 1]}, ValueError, r"labels of model 'm'\[0\]"),

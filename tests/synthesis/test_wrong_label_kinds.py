@@ -203,7 +203,7 @@ NEXT = {0: 1, 1: 2, 2: 0}
         ),
         (FAR | {"wrong": "looks", "weakness": [0]}, "weakness has 1 row numbers, but distances has 2 columns"),
         (FAR | {"wrong": "looks", "weakness": [0, 6]}, "weakness 6 is not a row"),
-        (FAR | {"wrong": "neighbour"}, r"Pass inputs= .* or confusable=\{class: class\}"),
+        (FAR | {"wrong": "neighbour"}, r"Pass inputs=, .* or confusable=\{true class: similar class\}"),
         (
             {"wrong": "copy", "inputs": np.ones((6, 1))},
             "inputs= can be used only with wrong='neighbour', got wrong='copy'",

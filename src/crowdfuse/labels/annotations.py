@@ -64,11 +64,11 @@ class Annotations:
     classes : ndarray of shape (n_classes,)
         Class names.
     by_row : bool
-        Whether item i belongs to row i of X. If false, items are matched to rows by their ids. It is true for
+        Whether item i belongs to row i of X. If false, items are matched to rows by their ids. `by_row` is true for
         annotations from a vector or from a matrix without item ids, and for the result of `align` or `ann[rows]`.
     ids_may_be_row_numbers : bool, default=False
-        Whether integer item ids may be used as row numbers of X if `fit` is called without `items=`. It is true for
-        annotations from tables. It is ignored if `by_row` is true.
+        Whether integer item ids may be used as row numbers of X if `fit` is called without `items=`. This is so for
+        annotations from tables. Ignored if `by_row` is true.
     dropped : tuple of three ints, default=(0, 0, 0)
         How many labels were dropped while reading, as three numbers: empty labels, repeated labels and conflicting
         labels. Labels conflict if one annotator gave one item different labels.
@@ -570,8 +570,8 @@ class Annotations:
         codes = gold_codes(gold, self.classes, self.n_items)
         if (codes < 0).any():
             raise ValueError(
-                f"gold of row {int(np.argmax(codes < 0))} is missing; leave out the {int((codes < 0).sum()):,} items "
-                "without gold from X, from the annotations and from gold"
+                f"gold of row {int(np.argmax(codes < 0))} is missing, but every row needs gold. Remove all rows "
+                f"without gold ({int((codes < 0).sum()):,} in all) from X, from the annotations and from gold"
             )
         names = self.classes[codes]
         return AnnotationsWithGold(self, names.astype(str) if names.dtype.kind == "O" else names)
@@ -738,9 +738,9 @@ class Annotations:
         Returns
         -------
         ndarray of shape (n_items, n_annotators)
-            Row i holds the labels of `items[i]`. It belongs to row i of X only if `by_row` is true. If all classes are
-            integers other than -1, the matrix holds integers, and -1 means that the label is missing. Otherwise the
-            matrix holds objects, and None means that the label is missing.
+            Row i holds the labels of `items[i]`; this item need not be in row i of X unless `by_row` is true. If all
+            classes are integers other than -1, the matrix holds integers, and -1 means that the label is missing.
+            Otherwise the matrix holds objects, and None means that the label is missing.
 
         Raises
         ------

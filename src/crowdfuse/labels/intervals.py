@@ -62,7 +62,8 @@ def proportion_with_interval(right: float, total: float) -> dict[str, Any]:
     Returns
     -------
     dict
-        `value` (None if `total` is 0), `low`, `high`, and `n`, the number of trials rounded to an integer.
+        "value": the proportion `right / total`, or None if `total` is 0. "low" and "high": ends of the 95 % interval.
+        "n": `total`, rounded to an integer.
 
     Examples
     --------
@@ -76,8 +77,8 @@ def proportion_with_interval(right: float, total: float) -> dict[str, Any]:
 def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
     """Return half the width of the 95 % t-interval of a mean.
 
-    The interval goes from the mean minus this number to the mean plus this number. If the values are differences
-    between pairs of measurements, the interval is the one of the paired t-test.
+    The ends of the interval are the mean minus and plus the returned number. If the values are differences between
+    pairs of measurements, this is the interval of the paired t-test.
 
     Parameters
     ----------
@@ -100,24 +101,27 @@ def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
 
 
 def seeds_and_items_half_width(differences: NDArray[np.float64]) -> float:
-    """Return half the width of the 95 % interval of a mean, where both seeds and test items are samples.
+    """Return half the width of the 95 % interval of the mean of `differences`, over both seeds and test items.
 
-    The interval is for the difference that is expected with other seeds and other test items of the same kind. Let
-    S be the number of seeds, I the number of items, ``s_seeds`` the standard deviation of the means of seeds,
-    ``s_items`` that of the means of items, and ``s_rest`` that of what neither explains. Then::
+    Seeds and test items are treated as random samples: the interval is for the mean over all possible seeds and items.
+    Let S be the number of seeds and I the number of items. Let ``s_seeds`` be the standard deviation of the S means per
+    seed, and ``s_items`` the standard deviation of the I means per item. Let ``s_rest`` be the standard deviation of
+    the residuals: the values minus the mean of their seed, minus the mean of their item, plus the mean of all values.
+    Then::
 
         over_seeds = t(S - 1) s_seeds / sqrt(S)
         over_items = t(I - 1) sqrt(max(0, s_items^2 / I - s_rest^2 / (S I)))
         half_width = sqrt(over_seeds^2 + over_items^2)
 
-    where t(d) is the 97.5 % quantile of Student's t-distribution with d degrees of freedom. If all items have the same
-    mean, this is Student's t-interval over seeds; if all seeds have the same mean, it is that over items. In between,
-    the coverage is slightly above 95 % (Howe's approximation).
+    where t(d) is the 97.5 % quantile of Student's t-distribution with d degrees of freedom. The degrees of freedom of
+    ``s_rest`` are (S - 1) (I - 1). If all items have the same mean, the result is Student's t-interval over the means
+    per seed. Otherwise it is Howe's approximation, whose coverage is slightly above 95 %.
 
     Parameters
     ----------
     differences : ndarray of shape (n_seeds, n_items)
-        One value per seed and item; at least two of each. Column j holds the same item for every seed.
+        One value per seed and item, such as the difference between two methods. At least two seeds and two items are
+        needed. Column j holds the same item for every seed.
 
     Returns
     -------

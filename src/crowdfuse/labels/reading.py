@@ -88,8 +88,8 @@ class Reading:
         default=None,
         metadata={
             "doc": "Name of the column or field that holds the inputs: the text of each item, or the path of its "
-            "image. Required if several columns or fields could be the input. In a wide table, this column is "
-            "not read as an annotator.",
+            "image. Required only if several columns or fields could hold the inputs. In a wide table (see `format`), "
+            "this column is not read as an annotator.",
             "help": "Name of the column or field that holds the text of each item, or the path of its image. "
             "Default: a column with a usual name, such as text or review; if there is none, the only column with "
             "texts or image paths.",
@@ -108,8 +108,8 @@ class Reading:
     question: str | None = field(
         default=None,
         metadata={
-            "doc": "The question whose answers are read from an export. Required if the export has answers to several "
-            "questions.",
+            "doc": "In an export of a labelling tool: the question whose answers are read as labels. Required if the "
+            "export has answers to several questions.",
             "help": "The question whose answers are read, if an export has answers to several questions.",
         },
     )
@@ -153,9 +153,9 @@ class Reading:
     sep: str | None = field(
         default=None,
         metadata={
-            "doc": "The character that separates the columns of a text file: one character, or 'tab'. By default it "
-            "is detected: among comma, semicolon, tab and vertical bar, the one that splits the header into the "
-            "most columns.",
+            "doc": "The character that separates the columns of a text file: one character, or 'tab'. By default, the "
+            "character is detected: comma, semicolon, tab or vertical bar, whichever splits the header into the most "
+            "columns.",
             "help": "Character that separates the columns of a text file, such as ';' or tab. Default: detected.",
         },
     )

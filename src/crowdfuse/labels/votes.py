@@ -19,12 +19,12 @@ def vote_counts(
 ) -> NDArray[np.float64]:
     """Return the vote counts: for each item, the number of its labels that name each class.
 
-    If `weight` is given, return the total weight of these labels instead of their number.
+    If `weight` is given, the total weight of these labels is returned instead of their number.
 
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        For each label, the number `item * n_classes + class`: its cell in the flattened table (n_items, n_classes).
+        For each label, the index `item * n_classes + class` of its cell in the flattened array (n_items, n_classes).
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None
@@ -49,12 +49,13 @@ def vote_shares(
 ) -> NDArray[np.float64]:
     """Return the vote shares: for each item, the share of its labels that name each class.
 
-    If `weight` is given, return the share of the item's total weight instead.
+    If `weight` is given, the total weight of these labels is returned, as a share of the total weight of the item's
+    labels.
 
     Parameters
     ----------
     cell : ndarray of int, shape (n_labels,)
-        For each label, the number `item * n_classes + class`: its cell in the flattened table (n_items, n_classes).
+        For each label, the index `item * n_classes + class` of its cell in the flattened array (n_items, n_classes).
     n_items, n_classes : int
         Shape of the result.
     weight : ndarray of shape (n_labels,), default=None
@@ -63,7 +64,7 @@ def vote_shares(
     Returns
     -------
     ndarray of float64, shape (n_items, n_classes)
-        Each row sums to 1, except that rows of items without labels are NaN.
+        Each row sums to 1. Rows of items without labels, or with a total weight of 0, are NaN instead.
 
     Examples
     --------
@@ -84,8 +85,8 @@ def argmax_breaking_ties(scores: NDArray[Any], draws: NDArray[np.float64]) -> ND
     scores : ndarray of shape (n_rows, n_columns)
         Scores; NaN is not allowed. A tie means exactly equal scores.
     draws : ndarray of float64, shape (n_rows,) or (n_rows, n_columns)
-        Uniform random numbers in [0, 1). One number per row selects one of the tied columns; this takes little memory.
-        If there is one number per row and column, the tied column with the highest number wins.
+        Uniform random numbers in [0, 1). With shape (n_rows,), the number of a row selects one of the tied columns of
+        the row. With shape (n_rows, n_columns), the tied column with the highest random number is selected.
 
     Returns
     -------

@@ -168,7 +168,7 @@ class ConsensusTraining(Method):
         """Return that the method needs labels, if there are none."""
         if data.annotations.n_labels:
             return None
-        return "consensus-training needs labels of annotators, and there are none; true-label learns from gold alone"
+        return "consensus-training needs labels of annotators, but got only gold; use true-label to learn from gold"
 
     def phases(self, epochs: int) -> list[Phase]:
         """Return a phase for the class networks and one for the gate network."""

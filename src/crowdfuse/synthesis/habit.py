@@ -27,10 +27,9 @@ def habit_annotators(
 ) -> SyntheticCrowd:
     """Create annotators who confuse similar classes: items of class a that look like class b get the label b.
 
-    Such a confusion of class a with class b is called a habit. All other labels are right. In the paper's Figure 1, one
-    annotator labels some 5s as 6, and another labels some 1s as 2. An item looks like class b if its input is near the
-    mean of class b. Two things are random: which labels are missing, and which habits the annotators have if `habits`
-    is not given.
+    Such a confusion of class a with class b is called a habit. An item looks like class b if its input is near the mean
+    of class b. All other labels are right. In the paper's Figure 1, one annotator labels some 5s as 6, and another
+    labels some 1s as 2. The missing labels are drawn at random, and so are the habits if `habits` is not given.
 
     Parameters
     ----------
@@ -39,17 +38,17 @@ def habit_annotators(
     y : array-like of shape (n_items,)
         True classes.
     habits : sequence of sequences of pairs, default=None
-        For each annotator, a sequence of pairs of classes (a, b). The annotator labels some items of class a as b,
-        namely the items nearest to the mean of class b (see `share`). If two pairs of an annotator apply to the same
-        item, the class b with the nearer mean is the label. By default, habits are drawn at random.
+        For each annotator, a sequence of pairs of classes (a, b). The annotator labels some items of class a as b: the
+        items nearest to the mean of class b (see `share`). If two pairs of an annotator apply to the same item, the
+        item gets the label b of the pair whose class b has the nearer mean. By default, habits are drawn at random.
     n_annotators : int, default=None
         Number of annotators if `habits` is not given; None means 3.
     n_habits : int, default=None
-        Number of habits per annotator if `habits` is not given. None means one habit for every class. Each habit of an
-        annotator has a different class a. Its class b is drawn uniformly from the other classes.
+        Number of habits per annotator if `habits` is not given. None means as many habits as classes. Each habit (a, b)
+        of an annotator has a different class a. The class b is drawn uniformly from all classes except a.
     share : float or sequence of float, default=0.5
-        Share of the items of class a that are labelled b, rounded to whole items: one value for all annotators, or one
-        value per annotator.
+        Share of the items of class a that get the label b, rounded to whole items. Either a single value for all
+        annotators, or one value per annotator.
     missing : float, default=0.0
         Share of the labels to leave out at random. Every item keeps at least one label.
     annotators : sequence, default=None

@@ -28,15 +28,17 @@ def hammer_spammer_annotators(
 ) -> SyntheticCrowd:
     """Create annotators who are hammers (always right) or spammers (wrong or guessing), per class or on all items.
 
-    There are three rules; the arguments select one:
+    There are three rules. The arguments select the rule:
 
-    - `n_correct` is the rule of the paper's supplement, where 5 annotators have `n_correct=3` of 10 classes. Each
-      annotator is a hammer on `n_correct` classes, drawn at random. On the other classes, the annotator is always
-      wrong: the label is drawn uniformly from the wrong classes.
-    - `p` is the rule of the papers on MBEM and TraceReg. It is the same rule, except that each annotator is a hammer on
-      each class with probability p. An annotator may therefore be wrong on all classes.
-    - `by="annotator"` together with `p` or `n_hammers` is the rule in the main text of the paper. A hammer is right on
-      every item. A spammer draws each label uniformly from all K classes, so 1 of K labels is right by chance.
+    - `n_correct`: each annotator is a hammer on `n_correct` classes, drawn at random. On the other classes, the
+      annotator is always wrong: the label is drawn uniformly from the wrong classes. This is the rule of the paper's
+      supplement, with 5 annotators, 10 classes and `n_correct=3`.
+    - `p`: each annotator is a hammer on each class with probability p. On the other classes, the annotator is always
+      wrong, as with `n_correct`. An annotator may be wrong on all classes. This is the rule of the papers on MBEM and
+      TraceReg.
+    - `by="annotator"` together with `p` or `n_hammers`: a hammer is right on every item. A spammer draws each label
+      uniformly from all K classes, so on average 1 of K labels is right by chance. This is the rule in the main text of
+      the paper.
 
     Parameters
     ----------
@@ -52,7 +54,8 @@ def hammer_spammer_annotators(
     n_hammers : int, default=None
         Number of annotators who are hammers. Allowed only if `by` is "annotator".
     p : float, default=None
-        Probability of being a hammer. Pass it instead of `n_correct` or `n_hammers`.
+        Probability of being a hammer, drawn for each annotator and class, or for each annotator if `by` is "annotator".
+        Pass p instead of `n_correct` or `n_hammers`.
     missing : float, default=0.0
         Share of the labels to leave out at random; every item keeps at least one label.
     annotators : sequence, default=None
@@ -69,8 +72,8 @@ def hammer_spammer_annotators(
     Raises
     ------
     ValueError
-        If none or several of `n_correct`, `n_hammers` and `p` are given, if the given one cannot be combined with `by`,
-        or if a setting is out of range.
+        If not exactly one of `n_correct`, `n_hammers` and `p` is given, if it cannot be combined with `by`, or if a
+        setting is out of range.
 
     Examples
     --------

@@ -37,9 +37,9 @@ def network_annotators(
     Parameters
     ----------
     models : mapping or sequence of models
-        Each model is an object with a `predict(X)` method, or a function of X. It returns one class name per item. If
-        `models` is a mapping, its keys are the annotator ids. For weaker annotators, use smaller networks, or train the
-        models on fewer items or on other items.
+        Each model is an object with a `predict(X)` method, or a function of X. The method or function must return one
+        class name per item. If `models` is a mapping, its keys are the annotator ids. For weaker annotators, use
+        smaller networks, or train the models on fewer items or on other items.
     X : any
         Inputs, passed to the models.
     y : array-like of shape (n_items,)
@@ -95,7 +95,7 @@ def _predicted_codes(model: Model, X: Any, name: str, classes: NDArray[Any], n_i
     """The predictions of a model, as positions in `classes`."""
     predicted = np.asarray(model.predict(X) if hasattr(model, "predict") else model(X))
     if predicted.shape != (n_items,):
-        hint = "; use the class names of the argmax" if predicted.ndim == 2 else ""
+        hint = "; return the name of the class with the highest score" if predicted.ndim == 2 else ""
         raise ValueError(
             f"{name} must return one class name for each of the {n_items:,} items, got shape {predicted.shape}{hint}"
         )

@@ -27,13 +27,13 @@ class SyntheticCrowd:
     truth : ndarray of int, shape (n_items,)
         True class of each item, as a position in `annotations.classes`.
     weakness : ndarray of int, shape (n_annotators,), or None
-        Set by `weakness_annotators`: one row number of X per annotator. The annotator errs on the items near this row.
+        Set by `weakness_annotators`: for each annotator, the index of a row of X. The annotator gives wrong labels to
+        the items that are near this row.
     hammer : ndarray of bool, shape (n_annotators, n_classes), or None
         Set by `hammer_spammer_annotators`: whether each annotator is a hammer (True) or a spammer (False) on each
         class. A hammer labels every item of the class correctly; a spammer gives wrong labels or guesses.
     habit : ndarray of bool, shape (n_annotators, n_classes, n_classes), or None
-        Set by `habit_annotators`: whether each annotator has the habit of labelling a class as another class. The axes
-        are (annotator, true class, label).
+        Set by `habit_annotators`: `habit[r, a, b]` is True if annotator r gives the label b to some items of class a.
 
     See Also
     --------
@@ -71,7 +71,8 @@ class SyntheticCrowd:
     def all_wrong_share(self) -> float:
         """Share of the labelled items on which every label is wrong; NaN if no item has labels.
 
-        On these items, no method can select a right label. It can only learn the class from other items.
+        A method cannot find the class of such an item among the item's labels. It can only predict this class from what
+        it learned on other items.
         """
         ann = self.annotations
         has_right_label = np.zeros(ann.n_items, bool)

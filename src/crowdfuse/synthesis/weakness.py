@@ -41,8 +41,8 @@ def weakness_annotators(
 ) -> SyntheticCrowd:
     """Create annotators who are wrong on all items within distance `epsilon` of one row of X, their weakness.
 
-    On all other items, they are right. This is the paper's rule. The wrong items and the kind of wrong labels can be
-    chosen with `epsilon` and `wrong`.
+    On all other items, they are right. This is the paper's rule. `epsilon` sets how many items get wrong labels, and
+    `wrong` sets which labels these items get.
 
     Parameters
     ----------
@@ -51,34 +51,35 @@ def weakness_annotators(
     y : array-like of shape (n_items,)
         True classes.
     weakness : sequence of int, default=None
-        One row number of X per annotator. The annotator is wrong on the items near this row.
+        For each annotator, the index of the row of X that is the annotator's weakness.
     epsilon : float or sequence of float
-        Annotators are wrong on items within this Euclidean distance of their weakness: one value for all annotators, or
-        one value per annotator.
+        Annotators are wrong on items within this Euclidean distance of their weakness. Either a single value for all
+        annotators, or one value per annotator.
     distances : array-like of shape (n_items, n_annotators), default=None
-        Distance of each item to the weakness of each annotator. Pass it instead of X.
+        Distance of each item to the weakness of each annotator. Pass `distances` instead of X.
     accuracies : sequence of float, default=None
-        Target accuracy of each annotator. Pass it instead of `weakness`, to choose the weaknesses automatically: among
-        512 random rows of X, each annotator gets the row with the accuracy closest to the target, if all labels within
-        `epsilon` are wrong. No row is used twice. The result has the chosen rows in its attribute `weakness`. Passing
-        them as `weakness` gives the same labels.
+        Target accuracy of each annotator. Pass `accuracies` instead of `weakness` to choose the weaknesses
+        automatically. The accuracy of a row is the share of items that are farther than `epsilon` from it. Among 512
+        random rows of X, each annotator gets the row whose accuracy is closest to the target. No row is used twice. The
+        attribute `weakness` of the result holds the chosen rows. Passing these rows as `weakness` gives the same
+        labels.
     wrong : str, default="uniform"
         How the labels within `epsilon` of the weakness are chosen. K is the number of classes.
 
         - "uniform": a class drawn uniformly from the K - 1 wrong classes, as in the paper.
-        - "any": a class drawn uniformly from all K classes, so that 1 of K labels is right by chance.
+        - "any": a class drawn uniformly from all K classes, so that on average 1 of K labels is right by chance.
         - "looks": the class of the weakness row. Items of this class therefore keep a right label. If `distances` is
           given, `weakness` must be given as well.
-        - "shift": the class number plus a fixed shift, modulo K. Each annotator has one shift from 1 to K - 1, drawn at
-          random. A shift is used again only after all others were used.
-        - "neighbour": the class that is most similar to the true class. It is the same for all annotators. It is taken
-          from `confusable` if given. Otherwise it is the class with the nearest mean, computed from `inputs` or, by
-          default, from X.
+        - "shift": the index of the true class plus a fixed shift, modulo K. Each annotator has a single shift from 1 to
+          K - 1, drawn at random. A shift is used again only after all others were used.
+        - "neighbour": the class that is most similar to the true class, the same for all annotators. The similar
+          classes are taken from `confusable` if it is given. Otherwise, the class with the nearest mean is the most
+          similar class; see `inputs`.
         - "copy": one wrong class per item, drawn uniformly. All annotators who are wrong on the item give this class.
     inputs : array-like of shape (n_items, ...), default=None
-        Inputs from which "neighbour" computes the class means; by default X.
+        Inputs from which the class means are computed if `wrong` is "neighbour"; by default X.
     confusable : mapping of class to class, default=None
-        For each true class, the wrong class that "neighbour" gives.
+        If `wrong` is "neighbour": for each true class, the wrong class that annotators give instead.
     missing : float, default=0.0
         Share of the labels to leave out at random; every item keeps at least one label. The choice of these labels does
         not depend on `wrong`.
@@ -90,7 +91,7 @@ def weakness_annotators(
     Returns
     -------
     SyntheticCrowd
-        Its attribute `weakness` is set if the rows are known.
+        Its attribute `weakness` holds the rows of X. It is None if `distances` is given without `weakness`.
 
     Raises
     ------
@@ -102,7 +103,7 @@ def weakness_annotators(
     Warns
     -----
     UserWarning
-        If an annotator is always right or always wrong.
+        If an annotator is right on all items or wrong on all items.
 
     Examples
     --------
@@ -236,8 +237,8 @@ def _check_confusable(
         raise ValueError("confusable already defines the confused classes: leave out inputs")
     if wrong == "neighbour" and X is None and inputs is None and confusable is None:
         raise ValueError(
-            "wrong='neighbour' gives each item the most similar class, which distances= does not tell. Pass inputs= "
-            "to compute the class means, or confusable={class: class}"
+            "wrong='neighbour' needs to know which classes are similar, and distances= does not contain this. Pass "
+            "inputs=, to compute the class means, or confusable={true class: similar class}"
         )
 
 
