@@ -184,7 +184,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     best_epoch_ : int or None
         The epoch that validation chose, counted from 1. None if there was no validation. Validation chooses among the
         epochs whose "candidate" is True in `history_`. If the method trains in several phases, the epochs of some
-        phases are no candidates.
+        phases are not candidates.
     n_iter_ : int
         Number of epochs trained.
     gold_used_for_ : str
@@ -650,7 +650,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         trainings : list of FoldTraining
-            One per training run; empty for most methods.
+            Each element describes one training run. Empty for most methods.
         """
         return []
 
@@ -666,8 +666,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         costs : tuple of float
-            One number for most methods. `ConsensusTrainingClassifier` first trains two other classifiers on each fold:
-            it has one number for each of these training runs, and a last number for its own networks.
+            One number for most methods. `ConsensusTrainingClassifier` first trains two other classifiers for each fold.
+            There is one number for each of these training runs, and a last number for the networks of the method.
         """
         return (1.0,)
 
@@ -875,8 +875,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         >>> import numpy as np, crowdfuse
         >>> X, Y = np.eye(2).repeat(20, 0), np.arange(2).repeat(20)[:, None].repeat(2, 1)
         >>> print(*crowdfuse.GatedClassifier(epochs=2).fit(X, Y).skipped_phases())
-        gated was trained without its phase 'gates', because 2 epochs are too few for its 3 phases. Leave out epochs, \
-or use 3 or more.
+        gated was trained without its phase 'gates', because 2 epochs are too few for its 3 phases. Leave out \
+the setting epochs, or set it to 3 or more.
         """
         check_is_fitted(self)
         if self.epochs is None or len(self.method_.phases(MANY_EPOCHS)) == 1:
@@ -892,7 +892,7 @@ or use 3 or more.
         return (
             f"{self.method_name} was trained without its phase{'s' * (len(skipped) > 1)} {format_names(skipped)}, "
             f"because {format_count(int(self.epochs), 'epoch')} are too few for its {len(names)} phases. Leave out "
-            f"epochs, or use {enough} or more.",
+            f"the setting epochs, or set it to {enough} or more.",
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -43,8 +43,9 @@ class GatedClassifier(CrowdClassifier):
     ----------
     wrong : {"uniform", "annotator", "shared", "basis"}
         How wrong labels are distributed over the wrong classes. "uniform": all wrong classes are equally likely.
-        "annotator": one learned table per annotator. "shared": one learned table for all annotators. "basis": one
-        learned mixture of permutations per annotator.
+        "annotator": the distribution is learned for each annotator and true class. "shared": it is learned for each
+        true class, and is the same for all annotators. "basis": like "annotator", but the distributions are weighted
+        means of permutations of the classes, with one learned weight per annotator and permutation.
     n_bases : int
         Number of permutations; used only if wrong="basis".
     hold_out : bool

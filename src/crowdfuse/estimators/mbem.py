@@ -20,8 +20,8 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     Each round trains the network on class probabilities of each item. In the first round, these are the vote shares
     (for each class, the fraction of the item's labels that name it). Before every later round, the network predicts the
     classes of the items. A class prior and one confusion matrix per annotator are counted as if these predictions were
-    the true classes. The new class probabilities are the posterior: Bayes' rule computes them from the prior, the
-    matrices and the item's labels.
+    the true classes (for items with gold, the true class is used). The new class probabilities are the posterior:
+    Bayes' rule computes them from the prior, the matrices and the item's labels.
 
     Parameters
     ----------

@@ -32,8 +32,8 @@ class WDNClassifier(CrowdClassifier):
         "softmax": positive weights that sum to 1 and are equal at first, as in the WDN paper. "released": any real
         numbers, initially drawn from a normal distribution, as in the released code of the fusion paper (see
         `FusionClassifier`). The weighted sum of the networks' probabilities is then used as class logits. A negative
-        weight inverts the prediction of its network. Negative initial weights become positive only after a few thousand
-        training steps.
+        weight inverts the prediction of its network. "released" therefore needs a few thousand training steps, which
+        correct negative initial weights.
     weight_epochs : int
         Number of epochs in which the weights are learned, with a separate optimizer and schedule. Validation chooses
         one of these epochs.
