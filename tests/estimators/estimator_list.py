@@ -22,8 +22,8 @@ WORKS_WITH_ONE_ANNOTATOR = [kind for kind in ALL if kind.method_name not in NEED
 
 def expected_failures(estimator: CrowdClassifier) -> dict[str, str]:
     """Return the checks of scikit-learn that cannot hold here, each with the reason."""
-    batches = "the rows of a mini-batch depend on how many rows there are; full batches are tested in test_training.py"
-    digits = "in float32 the seventh digit depends on the rows beside; six digits are tested in test_estimators.py"
+    batches = "the rows of a mini-batch depend on how many rows there are; full batches are tested in test_loop.py"
+    digits = "on some processors the seventh digit depends on the other rows; test_every_estimator.py tests six digits"
     return {
         "check_methods_subset_invariance": digits,
         "check_sample_weight_equivalence_on_dense_data": batches,
