@@ -71,7 +71,8 @@ class GatedClassifier(CrowdClassifier):
     In two cases the labels alone are not enough, and some gold labels are needed: if annotators make the same mistakes,
     or if there are only two classes and different annotators fail on different items. If ten or more items have gold
     labels, these can overrule the classes that were inferred from the annotators' labels. docs/method.md describes the
-    model, compares it with other models, and shows the cases in which it fails.
+    model, compares it with other models, and shows the cases in which it fails. The weights that the method
+    `annotator_weights` returns are proportional to the gates.
 
     References
     ----------

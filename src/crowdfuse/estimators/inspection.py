@@ -109,6 +109,9 @@ class Inspection(FittedNetwork):
     ) -> Any:
         """Return the weight of each annotator on each item.
 
+        The documentation of each method says what its weights mean. Methods that estimate no weights give all
+        annotators the same weight.
+
         Parameters
         ----------
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
