@@ -151,7 +151,7 @@ def test_truncated_file_is_refused(place: Path) -> None:
 def test_missing_files_are_named_with_their_publisher(place: Path) -> None:
     (place / "train" / "Jaguar" / "301.jpeg").unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"1 image is missing of 3, the first .*301.jpeg. Unpack train.zip in .*zenodo"
+        FileNotFoundError, match=r"1 of 3 images not found, the first .*301.jpeg. Unpack train.zip in .*zenodo"
     ):
         load_dopanim(place.parent, size=4)
     (place / "task_data.json").unlink()

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from crowdfuse.labels.ids import format_count_with_verb
+from crowdfuse.labels.ids import format_count
 
 DATA_FOLDER_VARIABLE = "CROWDFUSE_DATA"
 
@@ -46,6 +46,6 @@ def refuse_missing_images(paths: Sequence[Path], name: str, published: str) -> N
     missing = [path for path in paths if not path.is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: {format_count_with_verb(len(missing), 'image')} missing of {len(paths):,}, the first is "
-            f"{missing[0]}. {published}"
+            f"{name}: {len(missing):,} of {format_count(len(paths), 'image')} not found, the first is {missing[0]}. "
+            f"{published}"
         )

@@ -46,7 +46,7 @@ class FrozenEncoder(Encoder):
             if self.source is None:
                 raise ValueError(
                     "this model was trained with a module or function as encoder, which is not saved; pass the same "
-                    "one as load(path, encoder=...)"
+                    "module or function again: load(path, encoder=...)"
                 )
             self._loaded = self._load()
             if self._expected is not None and not self._is_same(self._expected, self._checksum()):

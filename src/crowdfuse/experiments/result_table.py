@@ -86,7 +86,9 @@ class TableEntry:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The mean difference between two methods on the same data, label noise and seed, with a 95 % interval.
+    """The mean difference between the accuracies of two methods, with a 95 % interval.
+
+    The two methods are compared in pairs of runs on the same data, with the same label noise and the same seed.
 
     Parameters
     ----------
@@ -156,7 +158,7 @@ class Table:
 
     @property
     def rows(self) -> list[str]:
-        """The rows, in the order of the grid."""
+        """Names of the rows, in the order of the grid."""
         return list(dict.fromkeys(row for row, _ in self.entries))
 
     @property

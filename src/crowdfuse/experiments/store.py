@@ -70,7 +70,9 @@ class Record:
 
 
 class Store:
-    """A file of finished runs. New lines are only appended. A line that a crash cut off is never read as a run.
+    """A file of finished runs, one run per line. A line that a crash cut off is never read as a run.
+
+    New runs are appended. Existing lines are never changed.
 
     Parameters
     ----------

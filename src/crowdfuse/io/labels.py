@@ -71,7 +71,7 @@ class Request(NamedTuple):
 
 
 def read_labels(path: Path, reading: Reading) -> Annotations:
-    """Read labels from a file. Problems are stored in `notes`; no warnings are given.
+    """Read labels from a file. Problems are stored in the `notes` of the result; no warnings are given.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
 
 
 def labels_from_table(table: Any, reading: Reading) -> Annotations:
-    """Create annotations from a table in memory. Problems are stored in `notes`; no warnings are given.
+    """Create annotations from a table in memory. Problems are stored in the `notes` of the result, without warnings.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ def report_labels(
         (high confidence, but at least half of the labels differ from the consensus).
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
-        that reaches the target. It is used only if there are two classes and gold labels.
+        that reaches the target. Not used unless there are two classes and gold labels.
     positive : object, default=None
         The positive class, if there are two classes. None means the second class.
     title : str, default=None

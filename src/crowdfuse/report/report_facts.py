@@ -80,7 +80,7 @@ def make_report(
         differs from the consensus. The lists of ambiguous items and of mislabelled items are at most a third as long.
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
-        that reaches the target. It is used only if there are two classes and gold labels.
+        that reaches the target. Not used unless there are two classes and gold labels.
     positive : object, default=None
         The positive class, if there are two classes. None means the second class.
     title : str, default="Report"

@@ -438,7 +438,10 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
 
 
 def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
-    """Return the methods that are compared by default: all that can be trained on these files at a reasonable cost.
+    """Return the methods that are compared by default.
+
+    These are all methods, with two exceptions: single-annotator is left out if there are many annotators, because it
+    trains one classifier per annotator, and true-label if there are no gold labels to train on.
 
     Parameters
     ----------

@@ -53,8 +53,8 @@ class Job:
         the fold, and predicts the items in the fold. If 0, only the model is trained, and the consensus contains a
         warning that its confidence is too high.
     effort : {"normal", "low"}, default="normal"
-        "low" trains only one model: `folds` is ignored. For settings that are not in `settings`, it uses the cheapest
-        values of the method (`low_effort_settings`).
+        "low" trains only one model: `folds` is ignored. Parameters that are not in `settings` get the cheapest values
+        of the method (`low_effort_settings`).
     threads : int, default=1
         Number of CPU threads. The number affects how floating-point sums are rounded, so a resumed run uses the same
         number.
@@ -134,7 +134,7 @@ class Job:
 
     @property
     def has_encoder(self) -> bool:
-        """Whether the settings name an encoder."""
+        """Whether the settings name an encoder other than "auto"."""
         return self.settings.get("encoder", "auto") not in (None, "auto")
 
 

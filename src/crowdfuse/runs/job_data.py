@@ -38,11 +38,12 @@ class JobData:
     train_annotations : Annotations
         The labels used for training: `all_annotations` without the items in `validation` and `test`.
     gold : tuple of ndarray or None
-        Row numbers and true classes of the gold items used for training.
+        Row numbers and true classes of the gold items used for training; None if the job has no such file.
     validation : tuple of ndarray or None
-        Row numbers and true classes of the gold items used to choose the epoch.
+        Row numbers and true classes of the gold items used to choose the epoch; None if the job has no such file.
     test : tuple of ndarray or None
-        Row numbers and true classes of the gold items used to score the trained model.
+        Row numbers and true classes of the gold items used to score the trained model; None if the job has no such
+        file.
     notes : list of str
         Messages for the user, for example how many items were left out.
     """

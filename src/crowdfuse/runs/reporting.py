@@ -69,10 +69,10 @@ def report_run(
     n_items : int, default=30
         Number of disputed items to show, at most 200.
     sensitivity : float, default=0.95
-        Target sensitivity (recall of the positive class). It is used only if there are two classes. The report shows a
-        decision threshold that reaches the target.
+        Target sensitivity (recall of the positive class). The report shows a decision threshold that reaches the
+        target. Not used unless there are two classes and gold labels.
     positive : Any, default=None
-        The positive class. It is used only if there are two classes. None means the second class.
+        The positive class, if there are two classes. None means the second class.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def report_run(
     """
     check_settings(n_items, sensitivity)
     if not run.is_dir():
-        raise FileNotFoundError(f"{run}: no such run folder; crowdfuse fit makes one")
+        raise FileNotFoundError(f"{run}: no such run folder; create a run folder with crowdfuse fit")
     if not (run / RUN_SETTINGS_FILE).exists():
         raise FileNotFoundError(
             f"{run} has no {RUN_SETTINGS_FILE}, so it is not a run folder; create a run folder with crowdfuse fit --out"
