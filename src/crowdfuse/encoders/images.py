@@ -33,9 +33,9 @@ class ImageEncoder(FrozenEncoder):
     Parameters
     ----------
     source : str, nn.Module or callable
-        A network; a function that returns a network; its import path, "module:callable"; or the name of a pretrained
-        network, "torchvision/NAME" or "timm/NAME". The network maps images (N, 3, size, size) to features (N, D) or (N,
-        D, H, W); the latter are averaged over H and W.
+        A network; a function that returns a network; the import path of such a function, "module:callable"; or the name
+        of a pretrained network, "torchvision/NAME" or "timm/NAME". The network maps images (N, 3, size, size) to
+        features (N, D) or (N, D, H, W). Features (N, D, H, W) are averaged over H and W.
     image_size : int, default=None
         Height and width of images in pixels. None: the size of the training images, with one exception. If the training
         images are `ImageFiles` with the default size of 224, the size that torchvision or timm gives for the network

@@ -93,7 +93,7 @@ class Store:
         self.path = path
 
     def read(self) -> tuple[dict[str, Record], list[str]]:
-        """Return the runs of this version of crowdfuse, and notes on the lines that were left out.
+        """Return the runs that this version of crowdfuse has made, and notes on the lines that were left out.
 
         Returns
         -------

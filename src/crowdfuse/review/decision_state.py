@@ -23,7 +23,7 @@ class DecisionState:
         Number of lines of the ledger that have been applied.
     version : dict of str to int, default={}
         For each item, the number of the last ledger line about the item. The number changes with every decision, skip
-        and undo. If it differs from the number when the item was shown, the review page is outdated.
+        and undo. If it has changed since an item was shown, the review page is outdated.
 
     Examples
     --------

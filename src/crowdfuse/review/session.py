@@ -156,8 +156,8 @@ class ReviewSession:
             - `item`: the item to decide, with its `index`, name (`item`), `version`, `facts` and `facts_hash`. None if
               all selected items are settled.
             - `next_image`: position of the item that follows, if it has an image; otherwise None.
-            - `n_items`, `n_settled`, `n_skipped`: numbers of selected, of settled and of skipped items, all among the
-              items that the filter selects.
+            - `n_items`: number of items that the filter selects.
+            - `n_settled`, `n_skipped`: how many of these items are settled, and how many are skipped.
             - `n_decisions`: number of settled items in the whole run.
             - `last_decision`: the reviewer's last decision or skip that was not undone; None if there is none.
             - `torn_bytes`: see `Ledger`.
@@ -293,7 +293,7 @@ class ReviewSession:
         return self._position.get(item)
 
     def facts(self, index: int) -> dict[str, Any]:
-        """Return everything that the page shows about an item. It is saved with the reviewer's decision.
+        """Return everything that the page shows about an item. The same dict is saved with the reviewer's decision.
 
         Parameters
         ----------
@@ -309,8 +309,8 @@ class ReviewSession:
             - `consensus`, `confidence`: the consensus label and its confidence.
             - `predicted`, `predicted_confidence`: the class that the classifier predicts, and its probability. Both are
               None if there is no classifier.
-            - `explanation`: text that lists the evidence for and against the consensus. None if the consensus is both
-              the predicted class and the most frequent label.
+            - `explanation`: text that lists the evidence for and against the consensus. None if no class has more
+              labels than the consensus, and the prediction (if any) equals the consensus.
             - `weight_note`: text about the label with the largest weight, if another annotator of the item gave a
               different label and is certainly more accurate: the two accuracy intervals do not overlap. Otherwise None.
             - `label_counts`: list with one dict per class among the item's labels, the most frequent class first. Its

@@ -221,7 +221,7 @@ def _describe_type(hint: Any) -> str:
 
 
 def resolve_job_path(run: Path, path: str) -> Path:
-    """Find a file of a job, even if the current folder is not the one in which the run was started.
+    """Find a file of a job, even if the run was started in another folder than the current folder.
 
     Parameters
     ----------
