@@ -738,7 +738,7 @@ class Annotations:
         Returns
         -------
         ndarray of shape (n_items, n_annotators)
-            Row i holds the labels of `items[i]`; this item need not be in row i of X unless `by_row` is true. If all
+            Row i holds the labels of `items[i]`. Row i of X belongs to the same item only if `by_row` is true. If all
             classes are integers other than -1, the matrix holds integers, and -1 means that the label is missing.
             Otherwise the matrix holds objects, and None means that the label is missing.
 

@@ -106,16 +106,16 @@ def seeds_and_items_half_width(differences: NDArray[np.float64]) -> float:
     Seeds and test items are treated as random samples: the interval is for the mean over all possible seeds and items.
     Let S be the number of seeds and I the number of items. Let ``s_seeds`` be the standard deviation of the S means per
     seed, and ``s_items`` the standard deviation of the I means per item. Let ``s_rest`` be the standard deviation of
-    the residuals: the values minus the mean of their seed, minus the mean of their item, plus the mean of all values.
-    Then::
+    the residuals, with (S - 1) (I - 1) degrees of freedom. A residual is the value minus the mean of its seed, minus
+    the mean of its item, plus the mean of all values. Then::
 
         over_seeds = t(S - 1) s_seeds / sqrt(S)
         over_items = t(I - 1) sqrt(max(0, s_items^2 / I - s_rest^2 / (S I)))
         half_width = sqrt(over_seeds^2 + over_items^2)
 
-    where t(d) is the 97.5 % quantile of Student's t-distribution with d degrees of freedom. The degrees of freedom of
-    ``s_rest`` are (S - 1) (I - 1). If all items have the same mean, the result is Student's t-interval over the means
-    per seed. Otherwise it is Howe's approximation, whose coverage is slightly above 95 %.
+    where t(d) is the 97.5 % quantile of Student's t-distribution with d degrees of freedom. If all items have the same
+    mean, the result is that of Student's t-interval over the means per seed. Otherwise it is Howe's approximation,
+    whose coverage is slightly above 95 %.
 
     Parameters
     ----------

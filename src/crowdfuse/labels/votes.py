@@ -85,8 +85,8 @@ def argmax_breaking_ties(scores: NDArray[Any], draws: NDArray[np.float64]) -> ND
     scores : ndarray of shape (n_rows, n_columns)
         Scores; NaN is not allowed. A tie means exactly equal scores.
     draws : ndarray of float64, shape (n_rows,) or (n_rows, n_columns)
-        Uniform random numbers in [0, 1). With shape (n_rows,), the number of a row selects one of the tied columns of
-        the row. With shape (n_rows, n_columns), the tied column with the highest random number is selected.
+        Uniform random numbers in [0, 1). With shape (n_rows,), each number selects one of the tied columns of its row.
+        With shape (n_rows, n_columns), the tied column with the highest random number is selected.
 
     Returns
     -------

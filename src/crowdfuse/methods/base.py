@@ -97,7 +97,8 @@ class Phase(NamedTuple):
         Validation chooses the best epoch among several epochs, called candidates. This setting says which epochs of
         this phase are candidates. "epoch": all epochs, and the candidates of earlier phases are dropped. "end": only
         the last epoch. "any": all epochs. "never": no epoch. With "end", "any" and "never", the candidates of earlier
-        phases remain. With "never", the parts in `trainable` still get the weights from the end of this phase.
+        phases remain. With "never", the chosen weights are completed: the parts in `trainable`, if given, get their
+        weights from the end of this phase.
     """
 
     name: str
@@ -407,7 +408,7 @@ class Method(nn.Module, ABC):
         Returns
         -------
         n_steps : int
-            Steps of `default_passes`, within the limits that `min_steps`, `max_steps` and `min_passes` set.
+            Steps of `default_passes` passes, within the limits set by `min_steps`, `max_steps` and `min_passes`.
         """
         most = max(self.max_steps, self.min_passes * n_steps_per_pass)
         return max(min(self.default_passes * n_steps_per_pass, most), self.min_steps)
@@ -437,7 +438,7 @@ class Method(nn.Module, ABC):
         Parameters
         ----------
         label_checks : tuple of str
-            Failed checks among those that need only the held-out labels. By default, exactly these are returned.
+            Failed checks that compare the predicted classes with labels. By default, exactly these are returned.
         predict : Predict
             Function that applies the current network to the training data.
 
@@ -479,10 +480,10 @@ class Method(nn.Module, ABC):
     def label_log_probabilities(
         self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor
     ) -> Tensor | None:
-        """Return `log p(label | class)` of each label and class, or None if the method does not model it reliably.
+        """Return `log p(label | class)` of each label and class, or None if the method has no reliable estimate.
 
         Held-out labels (labels that are kept out of training) are scored with these probabilities. If a method returns
-        None, they are scored with a general annotator model instead; see `crowdfuse.labels.held_out`.
+        None, the held-out labels are scored with a general annotator model instead; see `crowdfuse.labels.held_out`.
 
         Parameters
         ----------

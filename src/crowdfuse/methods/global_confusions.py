@@ -50,7 +50,7 @@ class GlobalConfusions(Method):
 
     @abstractmethod
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the log class probabilities of each item, computed without its labels.
+        """Return the log class probabilities of each item, computed without the labels of the item.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class GlobalConfusions(Method):
         return self.log_confusions(active).exp()[position]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior class probabilities of each item, given its labels and the prior of `log_prior`.
+        """Return the posterior class probabilities of each item, from the prior of `log_prior` and the item's labels.
 
         Parameters
         ----------

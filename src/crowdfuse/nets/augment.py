@@ -24,8 +24,8 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
     Parameters
     ----------
     name : {"crop-flip", "resized-crop-flip"} or None
-        "crop-flip": `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip`, with square results of the width W
-        of the inputs. None: no augmentation.
+        "crop-flip": `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip` with `size=W`, so the results are
+        square. None: no augmentation.
     shape : tuple of int
         Shape of one input: (C, H, W). "crop-flip" also allows (H, W).
 

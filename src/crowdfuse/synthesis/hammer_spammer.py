@@ -66,14 +66,14 @@ def hammer_spammer_annotators(
     Returns
     -------
     SyntheticCrowd
-        Its attribute `hammer` is set. Its attribute `is_correct` is true for every label that is the true class,
-        including lucky guesses.
+        The attribute `hammer` is set. The attribute `is_correct` is True for every label that is the true class, even
+        if a spammer guessed it.
 
     Raises
     ------
     ValueError
-        If not exactly one of `n_correct`, `n_hammers` and `p` is given, if it cannot be combined with `by`, or if a
-        setting is out of range.
+        If not exactly one of `n_correct`, `n_hammers` and `p` is given, if this argument cannot be combined with `by`,
+        or if a setting is out of range.
 
     Examples
     --------

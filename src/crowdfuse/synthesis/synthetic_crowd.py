@@ -58,7 +58,7 @@ class SyntheticCrowd:
 
     @property
     def accuracy(self) -> NDArray[np.float64]:
-        """Share of right labels of each annotator: ndarray of shape (n_annotators,). NaN if there are no labels."""
+        """Share of right labels per annotator: ndarray of shape (n_annotators,). NaN for annotators without labels."""
         ann = self.annotations
         correct = np.bincount(
             ann.annotator, weights=self.is_correct[ann.item, ann.annotator], minlength=ann.n_annotators

@@ -39,10 +39,10 @@ def weakness_annotators(
     annotators: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> SyntheticCrowd:
-    """Create annotators who are wrong on all items within distance `epsilon` of one row of X, their weakness.
+    """Create annotators who are each wrong on all items near one row of X, the annotator's weakness.
 
-    On all other items, they are right. This is the paper's rule. `epsilon` sets how many items get wrong labels, and
-    `wrong` sets which labels these items get.
+    Near means within distance `epsilon`. On all other items, the annotator is right. This is the paper's rule.
+    `wrong` sets which labels the items near the weakness get.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def weakness_annotators(
     Returns
     -------
     SyntheticCrowd
-        Its attribute `weakness` holds the rows of X. It is None if `distances` is given without `weakness`.
+        The attribute `weakness` holds the row of X per annotator, or None if `distances` is given without `weakness`.
 
     Raises
     ------
