@@ -93,14 +93,14 @@ class Store:
         self.path = path
 
     def read(self) -> tuple[dict[str, Record], list[str]]:
-        """Return the runs that this version of crowdfuse has made, and notes on the lines that were left out.
+        """Return the runs made with the installed versions of crowdfuse and torch, and notes on the other lines.
 
         Returns
         -------
         records : dict of str to Record
             Finished runs by `run_key`.
         notes : list of str
-            One sentence for each other version of crowdfuse whose runs were left out, and one sentence about unreadable
+            One sentence for each other pair of versions whose runs were left out, and one sentence about unreadable
             lines.
 
         Raises
