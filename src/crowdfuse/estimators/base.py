@@ -668,7 +668,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         costs : tuple of float
-            One number for most methods. `ConsensusTrainingClassifier` first trains two other classifiers for each fold.
+            One number for most methods. `ConsensusTrainingClassifier` first trains up to five classifiers per fold.
             There is one number for each of these training runs, and a last number for the networks of the method.
         """
         return (1.0,)
