@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from crowdfuse import Annotations, ConsensusTrainingClassifier, consensus, load
 from crowdfuse.aggregation import majority_vote
-from crowdfuse.estimators.consensus_training import _most_likely
+from crowdfuse.estimators.consensus_candidates import combine_candidates
 from crowdfuse.estimators.cross_fitting import FoldTraining, OutOfFold
 from crowdfuse.labels.folds import assign_folds
 from crowdfuse.methods.consensus_training import N_CLASS_NETWORKS, ConsensusTraining, TrainingConsensus
@@ -93,7 +93,7 @@ def test_what_is_said_about_an_item_does_not_depend_on_its_labels() -> None:
     for given in (labels, changed):
         clf = ConsensusTrainingClassifier(**settings).fit(X, given)
         found.append([training.run() for training in clf.fold_trainings(clf.prepare(X, given))])
-    for number in (2, 7):  # gated and the vote, without this fold
+    for number in range(2, 25, 5):  # all five candidates, without this fold
         one, two = found[0][number], found[1][number]
         assert one is not None
         assert two is not None
@@ -122,11 +122,13 @@ def test_the_predictions_that_explain_the_labels_best_are_used() -> None:
         (noise, good, good),
         (np.where(half, good, 1 / K), np.where(half, 1 / K, good), None),  # the mean knows what both know
     ):
-        used, fit = _most_likely([OutOfFold(p, None, 2) for p in (gated, vote)], data)
+        used, chosen, fit = combine_candidates([OutOfFold(p, None, 2) for p in (gated, vote)], data)
         if expected is not None:
             np.testing.assert_array_equal(used.class_probabilities, expected)
+            assert chosen == ((0,) if expected is gated else (1,))
         else:
             assert (used.class_probabilities.argmax(1) == truth).all()
+            assert set(chosen) == {0, 1}
         assert fit.log_likelihood > consensus(data.annotations, noise, classes=range(K)).log_likelihood[0]
 
 
@@ -160,9 +162,9 @@ def test_too_few_epochs_are_refused() -> None:
 
 def test_the_time_limit_is_divided_among_the_trainings() -> None:
     X, labels, _ = make_crowd()
-    clf = ConsensusTrainingClassifier(max_time=57, folds=2, classes=range(K))
+    clf = ConsensusTrainingClassifier(max_time=73, folds=2, classes=range(K))
     limits = [training.classifier.max_time for training in clf.fold_trainings(clf.prepare(X, labels))]
-    assert limits == pytest.approx([19, 19, 0.25 * 19, 0.25 * 19])  # 57 s for costs of 3
+    assert limits == pytest.approx(np.repeat([10, 10, 4, 6, 4], 2))  # 73 s for costs of 7.3
 
 
 def test_a_stopped_fit_continues_with_the_folds_that_are_finished(
@@ -190,12 +192,8 @@ def test_a_stopped_fit_continues_with_the_folds_that_are_finished(
 
     monkeypatch.setattr(FoldTraining, "_train", noted)
     clf = ConsensusTrainingClassifier(**settings, checkpoint=tmp_path).fit(X, labels)
-    assert trained == [
-        "gated, fold 1 of 2",
-        "gated, fold 2 of 2",
-        "majority-vote, fold 1 of 2",
-        "majority-vote, fold 2 of 2",
-    ]
+    names = ("gated", "gated-without-dropout", "majority-vote", "annot-mix", "max-mig")
+    assert trained == [f"{name}, fold {fold} of 2" for name in names for fold in (1, 2)]
     np.testing.assert_array_equal(clf.predict_proba(X), expected)
 
 
@@ -412,10 +410,11 @@ def test_the_networks_are_compiled_and_not_the_empty_trunk(monkeypatch: pytest.M
 
 
 def test_fewer_items_than_folds_are_fewer_trainings() -> None:
-    clf = ConsensusTrainingClassifier()
-    assert [len(clf.training_costs(n)) for n in (1, 2, 3, 5, 100)] == [1, 5, 7, 11, 11]
     X, labels, _ = make_crowd(3)
-    assert len(clf.fold_trainings(clf.prepare(X, Annotations.from_matrix(labels, classes=range(K))))) == 6
+    clf = ConsensusTrainingClassifier()
+    prepared = clf.prepare(X, Annotations.from_matrix(labels, classes=range(K)))
+    assert [len(clf.training_costs(n)) for n in (1, 2, 3, 5, 100)] == [1, 11, 16, 26, 26]
+    assert len(clf.fold_trainings(prepared)) == 15
 
 
 def test_phases_without_epochs_are_named_in_the_result() -> None:

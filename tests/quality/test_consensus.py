@@ -25,7 +25,6 @@ from crowdfuse.aggregation import posterior
 from crowdfuse.aggregation.votes import Votes
 from crowdfuse.estimators.cross_fitting import OutOfFold, trained_rows
 from crowdfuse.labels.folds import assign_folds
-from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
 from crowdfuse.quality.consensus_file import DamagedConsensusError, save_consensus
 
 
@@ -46,7 +45,7 @@ def make_crowd(seed: int = 0, N: int = 400, K: int = 3, share: float = 0.6) -> d
 def posterior_by_hand(found: Consensus, probs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the posterior of the module's formula with the fitted parameters, by a loop over labels."""
     assert found.confusion_matrices is not None
-    floor, K = UNIFORM_MIXTURE_WEIGHT, len(found.classes)
+    floor, K = posterior.UNIFORM_MIXTURE_WEIGHT, len(found.classes)
     ann = found.annotations
     soft = np.empty((len(probs), K))
     for n, row in enumerate(probs):

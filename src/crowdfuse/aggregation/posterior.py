@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp, ndtri
 
 from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalize_log_joint
+from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
 
 MAX_EM_ITERATIONS = 200
@@ -41,6 +42,7 @@ MAX_GATE_WEIGHT = 3.0
 MAX_GATE_LOGIT = 6.9  # limits the probabilities of right labels to the range from 0.001 to 0.999
 MIN_CLASSIFIER_GAIN = 3.0  # the classifier is used only if it raises the log-likelihood by at least this
 CHANCE_LEVEL = 0.05  # of the test whether a classifier agrees with the labels more often than by chance
+UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution that is mixed in, so that no probability is 0
 MAX_CONFUSION_BYTES = 1 << 28  # larger confusion matrices are replaced by one for all annotators
 
 
@@ -389,6 +391,37 @@ def center_gates(logits: FloatArray, annotator: IntArray, n_annotators: int) -> 
     count = np.bincount(annotator, minlength=n_annotators)
     mean: FloatArray = np.bincount(annotator, logits, minlength=n_annotators) / np.maximum(count, 1)
     return logits - mean[annotator], mean
+
+
+def gates_of_labels(right_probability: FloatArray, ann: Annotations) -> FloatArray:
+    """Return, for each label, how much better its annotator is on the item than on average, as a logit difference.
+
+    Parameters
+    ----------
+    right_probability : ndarray of shape (n_labels,)
+        For each label, the probability that its annotator is right on the item.
+    ann : Annotations
+        The labels.
+
+    Returns
+    -------
+    gates : ndarray of shape (n_labels,)
+    """
+    logits = logit(np.clip(right_probability, 1e-12, 1 - 1e-12))
+    return center_gates(logits, ann.annotator, ann.n_annotators)[0]
+
+
+def log_with_uniform(probabilities: FloatArray) -> FloatArray:
+    """Return the logarithms of class probabilities (N, K) mixed with 0.1 % of the uniform distribution.
+
+    Examples
+    --------
+    >>> np.exp(log_with_uniform(np.array([[1.0, 0.0]]))).round(4).tolist()
+    [[0.9995, 0.0005]]
+    """
+    share = UNIFORM_MIXTURE_WEIGHT
+    log_p: FloatArray = np.log(probabilities * (1 - share) + share / probabilities.shape[1])
+    return log_p
 
 
 def fix_certain(soft: NDArray[np.floating], certain: IntArray) -> None:

@@ -654,19 +654,21 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """
         return []
 
-    def training_costs(self, n_items: int | None = None) -> tuple[float, ...]:
+    def training_costs(self, n_items: int) -> tuple[float, ...]:
         """Return the expected duration of each training run that `fit` makes, in an arbitrary unit.
+
+        Call `prepare` before this method.
 
         Parameters
         ----------
-        n_items : int or None, default=None
+        n_items : int
             Number of items to learn from. If it is smaller than the number of folds, there are fewer folds and fewer
-            training runs. None: there are enough items for all folds.
+            training runs.
 
         Returns
         -------
         costs : tuple of float
-            One number for most methods. `ConsensusTrainingClassifier` first trains two other classifiers for each fold.
+            One number for most methods. `ConsensusTrainingClassifier` first trains up to five classifiers per fold.
             There is one number for each of these training runs, and a last number for the networks of the method.
         """
         return (1.0,)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logit
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from crowdfuse.aggregation.posterior import (
-    MAX_SHARPNESS,
-    PosteriorFit,
-    center_gates,
-    fit_posterior,
-)
-from crowdfuse.aggregation.votes import Votes, normalize_log_joint
 from crowdfuse.checks.choices import check_choice
 from crowdfuse.checks.numbers import check_positive_integer
 from crowdfuse.estimators.base import CrowdClassifier, PreparedTraining, SearchSpace
+from crowdfuse.estimators.consensus_candidates import Candidate, candidate_classifiers, combine_candidates
 from crowdfuse.estimators.cross_fitting import (
     FOLDS_FOLDER,
     ONE_ITEM,
@@ -34,7 +26,6 @@ from crowdfuse.estimators.cross_fitting import (
     run_folds,
     trained_rows,
 )
-from crowdfuse.estimators.gated import GatedClassifier
 from crowdfuse.estimators.majority_vote import MajorityVoteClassifier
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.annotations import Annotations
@@ -43,13 +34,13 @@ from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.consensus_training import ConsensusTraining, TrainingConsensus, n_class_networks
 from crowdfuse.methods.data import TrainingData
-from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 from crowdfuse.training.progress import training_series
 
 MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000
 MIN_EPOCHS = 2  # one for the class networks and one for the gate network
-GATED_COST, VOTE_COST, OWN_COST = 1.0, 0.25, 0.5  # expected time of a training, relative to gated
+OWN_COST = 0.5  # expected time of the last training, relative to gated
+FAST_BACKBONES = ("mlp", "identity")
 OWN_SETTINGS = ("encoder", "classes", "checkpoint", "max_time", "verbose", "random_state")  # not those of the copies
 
 
@@ -78,11 +69,12 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     Training has three steps.
 
-    1. Two classifiers are cross-fitted: `GatedClassifier`, and a network that is trained on the votes. For each fold,
-       copies of both are trained on the other folds, and predict the items of this fold.
-    2. The consensus is computed from the labels and these predictions, as in `crowdfuse.consensus`. There are three
-       candidates: the predictions of gated, those of the other network, and the mean of both. The candidate that makes
-       the labels most likely is used.
+    1. Five classifiers are cross-fitted: `GatedClassifier` with and without dropout, `MajorityVoteClassifier`,
+       `AnnotMixClassifier` and `MaxMIGClassifier`. For each fold, copies of them are trained on the other folds, and
+       predict the items of this fold. If the backbone is slow (networks for images, other modules) or the confusion
+       matrices of all annotators take over 256 MB, there are two: gated with dropout, and the majority vote.
+    2. The consensus is computed from the labels and the mean of some of these predictions, as in `crowdfuse.consensus`.
+       The mean under which the labels are most likely is used.
     3. Class networks learn to predict the consensus from the inputs. The class probabilities of new items are the mean
        over these networks. A further network, the gates, learns on which items each annotator is right.
 
@@ -90,7 +82,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     ----------
     folds : int
         Number of folds. If 0, the first step is left out: the networks learn the consensus of the labels alone, which
-        takes about a tenth of the time. The consensus then has no help from a classifier.
+        is much faster. The consensus then has no help from a classifier.
     annotator_heads : {"auto", "shared", "embedded"}
         Structure of the networks that predict the accuracy of annotators. "shared": one network for all annotators,
         except for its last layer, which is separate for each annotator. "embedded": one network for all annotators,
@@ -208,18 +200,18 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         with training_series(self.training_costs(n_items)):
             self._cross_fitted = self._cross_fit(prepared)
             self._method().consensus = self._cross_fitted.consensus
-            own = prepared._replace(recipe=replace(prepared.recipe, max_time=self._share_of_time(OWN_COST)))
+            own = prepared._replace(recipe=replace(prepared.recipe, max_time=self._share_of_time(OWN_COST, n_items)))
             super().fit_prepared(own, title=title)
             self._method().consensus = None
         return self
 
-    def training_costs(self, n_items: int | None = None) -> tuple[float, ...]:
-        """Return the expected time of each training of `fit`, relative to a training of gated.
+    def training_costs(self, n_items: int) -> tuple[float, ...]:
+        """Return the expected time of each training of `fit`, relative to a training of gated; after `prepare`.
 
         Parameters
         ----------
-        n_items : int or None, default=None
-            Number of items to learn from. None: at least as many as folds.
+        n_items : int
+            Number of items to learn from.
 
         Returns
         -------
@@ -227,35 +219,37 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
         Examples
         --------
-        >>> ConsensusTrainingClassifier(folds=2).training_costs()
-        (1.0, 1.0, 0.25, 0.25, 0.5)
+        >>> import numpy as np
+        >>> clf = ConsensusTrainingClassifier(folds=2)
+        >>> prepared = clf.prepare(np.eye(4), np.eye(4, 3, dtype=int))
+        >>> clf.training_costs(n_items=4)
+        (1.0, 1.0, 1.0, 1.0, 0.4, 0.4, 0.6, 0.6, 0.4, 0.4, 0.5)
         """
-        n_folds = count_folds(self.folds, self.folds if n_items is None else n_items)
-        return (GATED_COST,) * n_folds + (VOTE_COST,) * n_folds + (OWN_COST,)
+        n_folds = count_folds(self.folds, n_items)
+        costs = [one.cost for one in self._candidates() for _ in range(n_folds)] if n_folds else []
+        return (*costs, OWN_COST)
 
-    def _base_classifiers(self) -> list[CrowdClassifier]:
-        """Return gated and a network that is trained on the votes, with the settings of this estimator; not fitted."""
+    def _candidates(self) -> list[Candidate]:
+        """Return the classifiers to cross-fit, with the settings of this estimator."""
         shared = {
             name: value
             for name, value in self.get_params(deep=False).items()
             if name in MajorityVoteClassifier().get_params() and name not in OWN_SETTINGS
         }
-        gated = GatedClassifier(**shared, annotator_heads=self.annotator_heads, embedding=self.embedding).set_params(
-            max_time=self._share_of_time(GATED_COST)
+        heads = {"annotator_heads": self.annotator_heads, "embedding": self.embedding}
+        is_vector = self.backbone == "auto" and len(self.input_shape_) == 1
+        fast_backbone = is_vector or (isinstance(self.backbone, str) and self.backbone in FAST_BACKBONES)
+        return candidate_classifiers(
+            shared, heads, len(self.annotators_), len(self.classes_), fast_backbone=fast_backbone
         )
-        vote = MajorityVoteClassifier(**shared).set_params(max_time=self._share_of_time(VOTE_COST))
-        for classifier in (gated, vote):
-            classifier.set_params(verbose=self.verbose, random_state=self._recipe().seed)
-            classifier.classes_ = self.classes_
-        return [gated, vote]
 
-    def _share_of_time(self, cost: float) -> float | None:
+    def _share_of_time(self, cost: float, n_items: int) -> float | None:
         """Return the time limit of a training with this cost, in seconds; None without a limit."""
         limit = self._recipe().max_time
-        return None if limit is None else limit * cost / sum(self.training_costs())
+        return None if limit is None else limit * cost / sum(self.training_costs(n_items))
 
     def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
-        """Return the trainings of the folds: first those of gated, then those of the network trained on the votes.
+        """Return the trainings of the folds, one candidate after the other.
 
         Parameters
         ----------
@@ -267,14 +261,17 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         trainings : list of FoldTraining
             Empty with `folds=0`, or if there are fewer than two items to learn from.
         """
-        data = prepared.data
-        return [
-            training
-            for classifier in self._base_classifiers()
-            for training in fold_trainings(
-                classifier, data.inputs, data.annotations, data.gold, None, self.folds, data.weight
+        data, trainings = prepared.data, []
+        n_items = len(trained_rows(self, data.annotations, data.gold))
+        for name, classifier, cost in self._candidates() if count_folds(self.folds, n_items) else []:
+            classifier.set_params(
+                verbose=self.verbose, random_state=self._recipe().seed, max_time=self._share_of_time(cost, n_items)
             )
-        ]
+            classifier.classes_ = self.classes_
+            trainings += fold_trainings(
+                classifier, data.inputs, data.annotations, data.gold, None, self.folds, data.weight, name
+            )
+        return trainings
 
     def _cross_fit(self, prepared: PreparedTraining) -> CrossFitted:
         """Return what the cross-fitted classifiers say, and the consensus."""
@@ -282,7 +279,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         ann = data.annotations
         folder = None if self.checkpoint is None else Path(self.checkpoint) / FOLDS_FOLDER
         found = self._run_folds(self.fold_trainings(prepared), ann, folder)
-        predictions, fit = _most_likely(found, data)
+        predictions, _, fit = combine_candidates(found, data)
         soft = np.full((len(ann), ann.n_classes), 1 / ann.n_classes, np.float32)
         temperature = discount_temperature(*error_dependence(fit))
         soft[fit.votes.labelled] = temper(fit.without_gold().astype(np.float64), temperature)
@@ -393,57 +390,6 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return self._values_of_pairs(
             lambda method: method.accuracies, X, annotations, items, caller="annotator_accuracy_per_item"
         )
-
-
-def _most_likely(found: Sequence[OutOfFold], data: TrainingData) -> tuple[OutOfFold, PosteriorFit]:
-    """Return the predictions that make the labels most likely, and the posterior of the labels given them.
-
-    The candidates are the predictions of gated, those of the network trained on the votes, and the mean of both. All
-    use the gates of gated, the first classifier.
-    """
-    right = found[0].right_probability
-    candidates = [predictions.class_probabilities for predictions in found]
-    if len(found) > 1:
-        candidates.append(_geometric_mean(candidates))
-    fits = [_fit_posterior(data, p, right) for p in candidates]
-    best = max(range(len(fits)), key=lambda number: fits[number].log_likelihood)
-    limitations = tuple(dict.fromkeys(sentence for predictions in found for sentence in predictions.limitations))
-    return OutOfFold(candidates[best], right, found[0].n_folds, limitations), fits[best]
-
-
-def _fit_posterior(
-    data: TrainingData,
-    probabilities: NDArray[np.float64],
-    right: NDArray[np.float64] | None,
-) -> PosteriorFit:
-    """Return the posterior of the labels given class probabilities (N, K), with gates `right` (n_labels,) if any."""
-    votes = Votes(data.annotations)
-    gate = None
-    if right is not None:
-        logits = logit(right.clip(1e-12, 1 - 1e-12))
-        gate = center_gates(logits, data.annotations.annotator, data.annotations.n_annotators)[0]
-    log_p = np.log(_without_zeros(probabilities[votes.labelled]))
-    return fit_posterior(votes, log_p, data.gold[votes.labelled], MAX_SHARPNESS, gate)
-
-
-def _without_zeros(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return class probabilities mixed with a little of the uniform distribution, as `crowdfuse.consensus` does."""
-    mixed: NDArray[np.float64] = (
-        probabilities * (1 - UNIFORM_MIXTURE_WEIGHT) + UNIFORM_MIXTURE_WEIGHT / probabilities.shape[1]
-    )
-    return mixed
-
-
-def _geometric_mean(probabilities: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return the geometric mean of class probabilities (N, K), normalized.
-
-    Examples
-    --------
-    >>> _geometric_mean([np.array([[0.8, 0.2]]), np.array([[0.2, 0.8]])]).round(3).tolist()
-    [[0.5, 0.5]]
-    """
-    log_p = np.mean([np.log(_without_zeros(p)) for p in probabilities], axis=0)
-    return normalize_log_joint(log_p)[0]
 
 
 def _was_trained_on(data: TrainingData, inputs: Inputs, labels: Annotations, gold: NDArray[np.int64]) -> bool:

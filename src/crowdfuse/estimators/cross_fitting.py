@@ -105,6 +105,8 @@ class FoldTraining:
         Number of the fold, from 1.
     n_folds : int
         Number of folds.
+    name : str
+        Name of the classifier in titles and file names.
     """
 
     classifier: CrowdClassifier
@@ -117,15 +119,16 @@ class FoldTraining:
     fold: IntArray
     number: int
     n_folds: int
+    name: str
 
     @property
     def title(self) -> str:
         """Name of the training, shown with the progress."""
-        return f"{self.classifier.method_name}, fold {self.number} of {self.n_folds}"
+        return f"{self.name}, fold {self.number} of {self.n_folds}"
 
     def file(self, folder: Path) -> Path:
         """Return the file that holds the predictions after the training."""
-        return folder / f"{self.classifier.method_name}-{self.number}.npz"
+        return folder / f"{self.name}-{self.number}.npz"
 
     def run(self, folder: Path | None = None) -> OutOfFold | None:
         """Train a fresh copy of the classifier on the other folds, and predict the rows of this fold.
@@ -201,6 +204,7 @@ def fold_trainings(
     validation: Any,
     folds: int,
     weight: NDArray[np.float32] | None = None,
+    name: str | None = None,
 ) -> list[FoldTraining]:
     """Return one training per fold, which leaves out the rows of the fold.
 
@@ -220,6 +224,8 @@ def fold_trainings(
         Number of folds.
     weight : ndarray of shape (n_items,) or None, default=None
         Weight of each row in the loss; None: all 1. Rows of weight 0 belong to no fold.
+    name : str or None, default=None
+        Name of the classifier in titles and file names. None: the name of its method.
 
     Returns
     -------
@@ -231,7 +237,19 @@ def fold_trainings(
         rows = rows[weight[rows] > 0]
     parts = assign_folds(rows, folds)
     return [
-        FoldTraining(classifier, inputs, ann, gold, validation, weight, rows, fold, number, len(parts))
+        FoldTraining(
+            classifier,
+            inputs,
+            ann,
+            gold,
+            validation,
+            weight,
+            rows,
+            fold,
+            number,
+            len(parts),
+            name or classifier.method_name,
+        )
         for number, fold in enumerate(parts, 1)
     ]
 

@@ -8,9 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logit
 
-from crowdfuse.aggregation.posterior import MAX_SHARPNESS, PosteriorFit, center_gates, fit_posterior, fix_certain
+from crowdfuse.aggregation.posterior import (
+    MAX_SHARPNESS,
+    PosteriorFit,
+    fit_posterior,
+    fix_certain,
+    gates_of_labels,
+    log_with_uniform,
+)
 from crowdfuse.aggregation.result import Aggregate, most_likely
 from crowdfuse.aggregation.votes import FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.alignment import align, gold_codes
@@ -22,7 +28,6 @@ from crowdfuse.quality.findings import Finding
 from crowdfuse.quality.label_weights import mean_relative_weights
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 
-UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution that is mixed in, so that no probability is 0
 ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabilities from 1
 NO_CROSS_FITTING = (
     "The classifier was trained on these labels (no cross-fitting), so it repeats mistakes that it has memorized: the "
@@ -394,7 +399,7 @@ def consensus(
         probabilities, names = _check_probabilities(pred_probs, ann, classes)
         ann = align(ann, len(probabilities), items).with_classes(names)
         shown = probabilities if predicted is None else _check_probabilities(predicted, ann, classes)[0]
-    log_p = np.log(probabilities * (1 - UNIFORM_MIXTURE_WEIGHT) + UNIFORM_MIXTURE_WEIGHT / len(names))
+    log_p = log_with_uniform(probabilities)
     certain = np.full(len(ann), -1) if gold is None else gold_codes(gold, ann.classes, len(ann))
     votes = Votes(ann)
     labelled = votes.labelled
@@ -545,8 +550,7 @@ def _gates(right_probability: FloatArray, ann: Annotations) -> FloatArray:
             f"right_probability must have one number for each of the {ann.n_labels:,} labels, got shape "
             f"{right_probability.shape}"
         )
-    with np.errstate(divide="ignore"):
-        return center_gates(logit(right_probability), ann.annotator, ann.n_annotators)[0]
+    return gates_of_labels(right_probability, ann)
 
 
 def _check_probabilities(

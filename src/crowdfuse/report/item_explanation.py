@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
 
+from crowdfuse.aggregation.posterior import log_with_uniform
 from crowdfuse.labels.ids import IntArray, format_count
 from crowdfuse.labels.number_format import format_confidence, format_percent
-from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT, Consensus
+from crowdfuse.quality.consensus import Consensus
 from crowdfuse.report.printable import printable
 
 MAX_OPPOSING_CLASSES = 3  # opposing classes that are listed
@@ -187,10 +188,9 @@ def _model_part(consensus: Consensus, row: int) -> tuple[int, str, bool]:
 
 def _calibrated(consensus: Consensus, probabilities: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the classifier's probabilities of one item as they enter the consensus."""
-    K = len(probabilities)
-    mixed = (1 - UNIFORM_MIXTURE_WEIGHT) * probabilities.astype(np.float64) + UNIFORM_MIXTURE_WEIGHT / K
+    log_p = log_with_uniform(probabilities[None].astype(np.float64))[0]
     sharpness, bias = consensus.parameters.get("sharpness", 1.0), consensus.parameters.get("class_bias", 0.0)
-    calibrated: NDArray[np.float64] = softmax(sharpness * np.log(mixed) + bias)
+    calibrated: NDArray[np.float64] = softmax(sharpness * log_p + bias)
     return calibrated
 
 
