@@ -35,10 +35,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdfuse.aggregation.posterior import MAX_SHARPNESS, fit_posterior
+from crowdfuse.aggregation.posterior import MAX_SHARPNESS, UNIFORM_MIXTURE_WEIGHT, fit_posterior
 from crowdfuse.aggregation.votes import Votes
 from crowdfuse.labels.annotations import Annotations
-from crowdfuse.quality.consensus import UNIFORM_MIXTURE_WEIGHT
 from crowdfuse.quality.diagnostics import diagnose
 from crowdfuse.quality.findings import Finding
 from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
