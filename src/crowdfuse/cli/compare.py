@@ -182,5 +182,5 @@ def compare(
             write_json(json_file, figures)
         typer.echo(f"table: {folder / 'table.md'}")
     elif show:
-        typer.echo(f"{folder} contains no finished run of this comparison; leave out --show to start it")
+        typer.echo(f"{folder} contains no finished run of this comparison; run the command without --show to start it")
     exit_with_status(finished)

@@ -42,7 +42,8 @@ def embed(
     mean: Annotated[
         str,
         typer.Option(
-            help="Mean to subtract from the red, green and blue values (0 to 1). Default: the mean of ImageNet."
+            help="Three means to subtract from the red, green and blue values, which range from 0 to 1. "
+            "Default: the mean of ImageNet."
         ),
     ] = "0.485,0.456,0.406",
     std: Annotated[

@@ -34,7 +34,7 @@ def _cluster(address: str | None) -> str | None:
     needed = ("ray",) if address in ("local", "auto") else ("ray", "grpc")
     if any(find_spec(name) is None for name in needed):
         raise typer.BadParameter(
-            f"{address} requires Ray with all its parts; install it with: pip install 'crowdfuse[cluster]'"
+            f"{address} requires Ray with its optional components; install it with: pip install 'crowdfuse[cluster]'"
         )
     return address
 
@@ -211,5 +211,5 @@ def run_grid_command(
             write_json(json_file, numbers)
         typer.echo(f"tables and figures: {folder}")
     elif show:
-        typer.echo(f"{folder} contains no finished run of this grid; leave out --show to start it")
+        typer.echo(f"{folder} contains no finished run of this grid; run the command without --show to start the grid")
     exit_with_status(finished)

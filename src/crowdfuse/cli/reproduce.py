@@ -190,7 +190,9 @@ def grid_command(name: str) -> Callable[..., None]:
                 write_json(json_file, figures)
             typer.echo(f"table and figures: {folder}")
         elif show:
-            typer.echo(f"{folder} contains no finished run of this grid; leave out --show to start it")
+            typer.echo(
+                f"{folder} contains no finished run of this grid; run the command without --show to start the grid"
+            )
         exit_with_status(finished)
 
     command.__doc__ = f"{GRIDS[name]} Finished runs are kept and not repeated."

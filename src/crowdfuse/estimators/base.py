@@ -91,7 +91,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         "identity": the inputs are the features. A module is copied, so the original is not trained. A callable takes no
         argument and returns a module.
     hidden : tuple of int
-        Widths of the hidden layers of the backbone "mlp". For the backbone "identity": default of `head_hidden`.
+        Widths of the hidden layers of the backbone "mlp". The backbone "identity" has no layers; these widths are then
+        used for the class head, unless `head_hidden` is given.
     head_hidden : tuple of int or None
         Widths of the hidden layers of the class head. None: (120, 84) for "lenet", no hidden layers for "mlp", `hidden`
         for "identity", and (128,) for other backbones.
@@ -117,15 +118,15 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     batch_size : int
         Number of items per training step.
     epochs : int or None
-        Number of passes over the data; each pass is one epoch. None: the method chooses the number of passes, and makes
-        more passes if there are few items. With None, an epoch has at least 50 training steps. If one pass over the
-        data has fewer steps, an epoch consists of several passes.
+        Number of epochs. If given, each epoch is one pass over the data. None: the learning method chooses the number
+        of epochs. An epoch is then one pass or, if one pass has fewer than 50 training steps, as many passes as are
+        needed for 50 steps.
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
         longer, the number of epochs is reduced. Some methods train in several phases, one after the other; each phase
         gets a share of the time, and at least one epoch. A training run that the limit did not shorten can be
-        reproduced bit for bit; a shortened training run cannot. The method `consensus` may train copies of this
-        classifier on parts of the data. The limit then applies to each copy separately.
+        reproduced bit for bit; a shortened training run cannot. `consensus()` may train copies of this classifier on
+        parts of the data. The limit then applies to each copy separately.
     mixup : float
         If above 0, the network is trained on weighted means of two items (mixup). The weights are drawn from
         Beta(mixup, mixup). Usual values are 0.2 to 1. Mixup regularizes, but a training step takes twice as long. 0: no
@@ -180,7 +181,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         - "candidate", if there is validation: whether validation may choose this epoch.
         - "failed_checks", if `fit` held out labels and the predictions after this epoch fail sanity checks: a
           description of each failed check. For example, a check fails if the predictions agree with the labels no
-          better than chance, or if no item is predicted to have a class that annotators use.
+          better than chance, or if some class that annotators use is never predicted.
     best_epoch_ : int or None
         The epoch that validation chose, counted from 1. None if there was no validation. Validation chooses among the
         epochs whose "candidate" is True in `history_`. If the method trains in several phases, the epochs of some

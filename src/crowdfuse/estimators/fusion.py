@@ -62,7 +62,8 @@ class FusionClassifier(CrowdClassifier):
     Attributes
     ----------
     n_bases_ : int or None
-        Number of permutations in use; None if confusions="full".
+        Number of permutation matrices of the classes that are combined into confusion matrices; None if
+        confusions="full".
 
     See Also
     --------
@@ -171,7 +172,7 @@ class FusionClassifier(CrowdClassifier):
 
     @property
     def n_bases_(self) -> int | None:
-        """Number of permutations in use.
+        """Number of permutation matrices of the classes that are combined into confusion matrices.
 
         Returns
         -------

@@ -44,7 +44,8 @@ class WDNClassifier(CrowdClassifier):
     Attributes
     ----------
     weights_ : ndarray of shape (n_annotators,)
-        Weight of each network in the average; 0 for annotators without labels. If the setting `weights` is "released",
+        Weight of each network in the weighted mean of the predictions; 0 for annotators without labels. If the
+        setting `weights` is "released",
         these weights can be negative.
 
     See Also
@@ -102,7 +103,7 @@ class WDNClassifier(CrowdClassifier):
 
     @property
     def weights_(self) -> NDArray[np.float32]:
-        """Weight of each annotator's network in the average.
+        """Weight of each annotator's network in the weighted mean of the predictions.
 
         Returns
         -------

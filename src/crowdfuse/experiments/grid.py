@@ -202,9 +202,9 @@ class Experiment:
         Parameters
         ----------
         values : sequence of float or str, default=()
-            Values of the parameter. If empty, the values of the experiment.
+            Values of the parameter that the experiment varies. If empty, the values of the experiment.
         methods : sequence of str, default=()
-            Methods and extra rows. If empty, the methods of the experiment.
+            Names of methods and of further rows of the table, such as "true-label". If empty, those of the experiment.
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None

@@ -178,7 +178,7 @@ class Table:
     def paired_differences(
         self, method: str, values: Sequence[str] | None = None, *, same_test_items: bool = True
     ) -> list[PairedDifference]:
-        """Return the difference between one row and each other row, except true-label, the upper bound.
+        """Return the difference between one row and each other row, except the upper bound, the row "true-label".
 
         Parameters
         ----------
@@ -187,16 +187,17 @@ class Table:
         values : sequence of str or None, default=None
             Values of the parameter at which rows are compared. If None, rows are compared at all values.
         same_test_items : bool, default=True
-            Whether all seeds have the same test items. If False, each seed draws its own test items, and the intervals
-            cover seeds only.
+            Whether all seeds have the same test items. If False, each seed draws its own test items, and the confidence
+            intervals account for the variation between seeds alone.
 
         Returns
         -------
         list of PairedDifference
-            One mean difference per other row. The difference of one seed is the mean over the values, and the interval
-            is computed from the differences of all seeds. All seeds must have the same values. Therefore only the
-            largest set of runs is used in which both rows have a run of every seed at every value. If the runs store
-            which items were predicted correctly, the interval covers seeds and test items, otherwise seeds only. With a
+            One mean difference per other row, with a confidence interval. The difference of one seed is the mean over
+            the values, and the interval is computed from the differences of all seeds. All seeds are compared at the
+            same values: if runs are missing, the largest combination of seeds and values is used for which both rows
+            are complete. If the runs store which items were predicted correctly, the interval accounts for the
+            variation between seeds and between test items, otherwise for the variation between seeds alone. With a
             single seed there is no interval.
         """
         found = []

@@ -104,9 +104,9 @@ def read_gold(
         ``.jsonl``). In an export of Label Studio, the gold labels are the annotations that are marked as ground truth.
         In an export of any other tool, all labels are gold, and the labels of an item must agree.
     item : str, default=None
-        Name of the item column; for an export, name of the field that identifies items. By default a column with a
-        usual name, or with the name of a tool's own id, such as ``_input_hash``. If there is no such column, the column
-        of texts is used.
+        Name of the item column; for an export, name of the field that identifies items. By default, a column
+        with a common name is used, such as ``item`` or ``task``, or the id column that a labelling tool writes, such as
+        ``_input_hash``. If there is no such column, the column of texts is used.
     label : str, default=None
         Name of the label column of a table; by default a column with a usual name. Not used for an export.
     question : str, default=None

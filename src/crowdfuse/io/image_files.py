@@ -168,7 +168,9 @@ class ImageFiles(Inputs):
         return self._like(self.paths, size)
 
     def hash_into(self, digest: Any) -> None:
-        """Update a hash with the lengths of the files, their paths relative to their common folder, and `size`.
+        """Update a hash with the sizes of the files in bytes, their paths, and the image size `size`.
+
+        Paths are relative to the common folder of the files.
 
         The content of the files is not read, because reading 135,000 files would take minutes. A change that keeps the
         length of a file is therefore not detected.

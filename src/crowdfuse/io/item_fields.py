@@ -27,7 +27,7 @@ class ExportInputs(NamedTuple):
     Parameters
     ----------
     items : ndarray of shape (n_items,)
-        The ids of the items that have an input, as in the labels.
+        Ids of the items that have an input. They are the same ids as in the labels.
     kind : {'text', 'image'}
         Kind of the inputs.
     values : list of str

@@ -250,7 +250,8 @@ def _from_wide(table: pa.Table, source: Source, request: Request, notes: list[st
     roles = _roles(request.reading)
     if roles["annotator"] or roles["label"]:
         raise ValueError(
-            "in a wide table, every column except the item and the text belongs to one annotator; leave out "
+            "in a wide table, each column except those of the item and the text holds the labels of a different "
+            "annotator; leave out "
             "annotator= and label="
         )
     found = read_wide(table, request.reading.item, request.reading.text, source.name, text=source.is_text)

@@ -67,8 +67,8 @@ class Annotations:
         Whether item i belongs to row i of X. If false, items are matched to rows by their ids. `by_row` is true for
         annotations from a vector or from a matrix without item ids, and for the result of `align` or `ann[rows]`.
     ids_may_be_row_numbers : bool, default=False
-        Whether integer item ids may be used as row numbers of X if `fit` is called without `items=`. This is so for
-        annotations from tables. Ignored if `by_row` is true.
+        Whether integer item ids may be used as row numbers of X if `fit` is called without `items=`. `from_table` and
+        `read` set it to True. Ignored if `by_row` is true.
     dropped : tuple of three ints, default=(0, 0, 0)
         How many labels were dropped while reading, as three numbers: empty labels, repeated labels and conflicting
         labels. Labels conflict if one annotator gave one item different labels.

@@ -11,7 +11,7 @@ from crowdfuse.review.ledger import LedgerEntry
 
 @dataclass
 class DecisionState:
-    """The current decision on each item, after some or all lines of the ledger.
+    """The current decision on each item, after some or all lines of the ledger have been applied.
 
     The ledger is the file of all decisions; see `Ledger`. A line of the ledger settles an item (decides its class),
     skips an item, or undoes an earlier line. The current line about an item is the last "settle" or "skip" line about

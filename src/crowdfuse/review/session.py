@@ -194,7 +194,7 @@ class ReviewSession:
         label : int
             Position of the class in `run.classes`.
         facts_hash : str
-            Hash of the facts that were on the reviewer's screen, as returned by `view`.
+            Hash of the information about the item that was on the reviewer's screen, as returned by `view`.
         version : int
             Version of the item when it was shown to the reviewer, as returned by `view`.
         item_filter : ItemFilter
@@ -208,7 +208,8 @@ class ReviewSession:
         Raises
         ------
         RefusedError
-            If, after the item was shown, it was settled, skipped or undone, or its facts changed.
+            If, after the item was shown, it was settled or skipped, a decision on it was undone, or the information
+            about it changed.
         """
         decision = {"action": "settle", "label": self.run.classes[label]}
         return self._append(index, decision, facts_hash, version, item_filter)
@@ -221,7 +222,7 @@ class ReviewSession:
         index : int
             Position of the item in `run.items`.
         facts_hash : str
-            Hash of the facts that were on the reviewer's screen, as returned by `view`.
+            Hash of the information about the item that was on the reviewer's screen, as returned by `view`.
         version : int
             Version of the item when it was shown to the reviewer, as returned by `view`.
         item_filter : ItemFilter
@@ -235,7 +236,8 @@ class ReviewSession:
         Raises
         ------
         RefusedError
-            If, after the item was shown, it was settled, skipped or undone, or its facts changed.
+            If, after the item was shown, it was settled or skipped, a decision on it was undone, or the information
+            about it changed.
         """
         return self._append(index, {"action": "skip"}, facts_hash, version, item_filter)
 
