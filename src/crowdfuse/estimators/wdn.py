@@ -45,8 +45,7 @@ class WDNClassifier(CrowdClassifier):
     ----------
     weights_ : ndarray of shape (n_annotators,)
         Weight of each network in the weighted mean of the predictions; 0 for annotators without labels. If the
-        setting `weights` is "released",
-        these weights can be negative.
+        setting `weights` is "released", these weights can be negative.
 
     See Also
     --------
