@@ -417,6 +417,20 @@ def test_fewer_items_than_folds_are_fewer_trainings() -> None:
     assert len(clf.fold_trainings(prepared)) == 15
 
 
+def test_slow_backbones_have_two_candidates() -> None:
+    _, labels, _ = make_crowd(20)
+    ann = Annotations.from_matrix(labels, classes=range(K))
+    for shape, backbone, n_candidates in (
+        ((2_000,), "auto", 5),
+        ((2_001,), "auto", 2),
+        ((16, 16), "auto", 2),
+        ((16, 16), "mlp", 5),
+    ):
+        clf = ConsensusTrainingClassifier(folds=2, backbone=backbone)
+        prepared = clf.prepare(np.zeros((20, *shape), np.float32), ann)
+        assert len(clf.fold_trainings(prepared)) == 2 * n_candidates
+
+
 def test_phases_without_epochs_are_named_in_the_result() -> None:
     X, labels, _ = make_crowd(60)
     clf = ConsensusTrainingClassifier(epochs=2, folds=2, classes=range(K)).fit(X, labels)

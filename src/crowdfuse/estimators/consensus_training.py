@@ -41,6 +41,7 @@ MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000
 MIN_EPOCHS = 2  # one for the class networks and one for the gate network
 OWN_COST = 0.5  # expected time of the last training, relative to gated
 FAST_BACKBONES = ("mlp", "identity")
+MAX_FAST_FEATURES = 2_000  # with 10,000 features, a step of an MLP takes over ten times as long as with 500
 OWN_SETTINGS = ("encoder", "classes", "checkpoint", "max_time", "verbose", "random_state")  # not those of the copies
 
 
@@ -71,8 +72,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     1. Five classifiers are cross-fitted: `GatedClassifier` with and without dropout, `MajorityVoteClassifier`,
        `AnnotMixClassifier` and `MaxMIGClassifier`. For each fold, copies of them are trained on the other folds, and
-       predict the items of this fold. If the backbone is slow (networks for images, other modules) or the confusion
-       matrices of all annotators take over 256 MB, there are two: gated with dropout, and the majority vote.
+       predict the items of this fold. There are only two classifiers, gated with dropout and the majority vote, if the
+       backbone is slow (networks for images, other modules, more than 2,000 features), or if the confusion matrices of
+       all annotators take over 256 MB.
     2. The consensus is computed from the labels and the mean of some of these predictions, as in `crowdfuse.consensus`.
        The mean under which the labels are most likely is used.
     3. Class networks learn to predict the consensus from the inputs. The class probabilities of new items are the mean
@@ -238,7 +240,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         }
         heads = {"annotator_heads": self.annotator_heads, "embedding": self.embedding}
         is_vector = self.backbone == "auto" and len(self.input_shape_) == 1
-        fast_backbone = is_vector or (isinstance(self.backbone, str) and self.backbone in FAST_BACKBONES)
+        is_mlp = is_vector or (isinstance(self.backbone, str) and self.backbone in FAST_BACKBONES)
+        fast_backbone = is_mlp and self.n_features_in_ <= MAX_FAST_FEATURES
         return candidate_classifiers(
             shared, heads, len(self.annotators_), len(self.classes_), fast_backbone=fast_backbone
         )
