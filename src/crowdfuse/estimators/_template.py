@@ -13,9 +13,9 @@ from crowdfuse.methods.base import Method, ModelSpec
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TemplateClassifier(CrowdClassifier):
-    """One sentence that tells users what the method does.
+    """One sentence that tells users what the learning method does.
 
-    Then say what users should know before they choose the method. Document only the method's own parameters here; the
+    Then say what users should know before they choose the learning method. Document only its own parameters here; the
     parameters that every classifier has are added automatically.
 
     Parameters

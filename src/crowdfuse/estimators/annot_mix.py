@@ -16,17 +16,20 @@ from crowdfuse.methods.base import Method, ModelSpec
 class AnnotMixClassifier(GlobalConfusionsClassifier):
     """Annot-mix: mixup of labelled examples, with one confusion matrix per annotator.
 
-    Each training example mixes two labels: it is the weighted mean of their inputs, of their annotators and of their
-    classes. The method suits data with few and noisy labels, which a network would otherwise memorize. Training takes
-    longer than with other methods, because the backbone runs once per label instead of once per item. The loss of an
-    item is the sum of the losses of its labels, so items with more labels have more influence.
+    Each label, with its input and its annotator, is mixed with a second label of the batch. The network gets the
+    weighted mean of the two inputs. The confusion matrix is computed from the weighted mean of the two annotators'
+    embeddings. The loss is the weighted mean of the losses for the two labels. Annot-mix suits data with few and noisy
+    labels, which a network would otherwise memorize. Training takes longer than with other classifiers, because the
+    backbone runs once per label instead of once per item. For the same reason, items with more labels have more
+    influence.
 
     Parameters
     ----------
     alpha : float
-        Strength of mixing: the mixing proportion of two labels is drawn from Beta(alpha, alpha). With 1, all
-        proportions are equally likely. Near 0, most labels stay almost unmixed. 0 turns mixing off. The authors' code
-        uses 1, and scikit-activeml uses 0.5.
+        Strength of mixing: the weight of the first label of a pair is drawn from Beta(alpha, alpha); the weight of the
+        second is 1 minus this weight. With 1, all weights are equally likely. Near 0, most labels stay almost unmixed.
+        0 turns mixing off. The authors' code uses 1, and scikit-activeml uses 0.5. Leave `mixup` at 0: otherwise items
+        are first mixed in pairs, and these mixtures are mixed again.
     eta : float
         Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int
@@ -38,7 +41,7 @@ class AnnotMixClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+    `fused_labels()` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------

@@ -68,7 +68,7 @@ class PreparedTraining(NamedTuple):
 class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """Base class of classifiers trained on the labels of several annotators who disagree.
 
-    This class cannot be used itself: each method is a subclass, such as `GatedClassifier`. All parameters are
+    This class cannot be used itself: each learning method is a subclass, such as `GatedClassifier`. All parameters are
     keyword-only.
 
     Parameters
@@ -123,9 +123,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         needed for 50 steps.
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
-        longer, the number of epochs is reduced. Some methods train in several phases, one after the other; each phase
-        gets a share of the time, and at least one epoch. A training run that the limit did not shorten can be
-        reproduced bit for bit; a shortened training run cannot. `consensus()` may train copies of this classifier on
+        longer, the number of epochs is reduced. Some learning methods train in several phases, one after the other;
+        each phase gets a share of the time, and at least one epoch. A training run that the limit did not shorten can
+        be reproduced bit for bit; a shortened training run cannot. `consensus()` may train copies of this classifier on
         parts of the data. The limit then applies to each copy separately.
     mixup : float
         If above 0, the network is trained on weighted means of two items (mixup). The weights are drawn from
@@ -173,19 +173,19 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         One dict per epoch, with these keys:
 
         - "epoch", "loss" and "seconds": number of the epoch from 1, mean loss, and duration.
-        - "phase": name of the phase, if the method trains in several phases.
+        - "phase": name of the phase, if the learning method trains in several phases.
         - "validation_accuracy", if validation uses items that are not trained on: the accuracy on the gold labels of
           these items. If they have no gold labels: the fraction of their labels that equal the predicted class.
-        - "held_out_log_likelihood", if `fit` held out labels (validation="annotations", the default of some methods):
-          the mean log-likelihood per held-out label.
+        - "held_out_log_likelihood", if `fit` held out labels (validation="annotations", the default of some learning
+          methods): the mean log-likelihood per held-out label.
         - "candidate", if there is validation: whether validation may choose this epoch.
         - "failed_checks", if `fit` held out labels and the predictions after this epoch fail sanity checks: a
           description of each failed check. For example, a check fails if the predictions agree with the labels no
           better than chance, or if some class that annotators use is never predicted.
     best_epoch_ : int or None
         The epoch that validation chose, counted from 1. None if there was no validation. Validation chooses among the
-        epochs whose "candidate" is True in `history_`. If the method trains in several phases, the epochs of some
-        phases are not candidates.
+        epochs whose "candidate" is True in `history_`. If the learning method trains in several phases, the epochs of
+        some phases are not candidates.
     n_iter_ : int
         Number of epochs trained.
     gold_used_for_ : str
@@ -194,29 +194,29 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     interrupted_ : bool
         Whether Ctrl-C ended the training early.
     cut_short_ : bool
-        Whether training had fewer epochs than planned because of `max_time`. If True, the result of the method
-        `consensus` has a sentence about this in its attribute `limitations`.
+        Whether training had fewer epochs than planned because of `max_time`. If True, the result of `consensus()` says
+        so in its attribute `limitations`.
     confusion_given_ : {"said", "true"} or None
-        What the confusion matrices are conditioned on. "true": they hold P(label | true class). "said": they hold
-        P(true class | label). None if the method has no confusion matrices.
+        Which probabilities the confusion matrices hold. "true": P(annotator's label | true class). "said": P(true class
+        | annotator's label). None if the learning method has no confusion matrices.
     method_ : Method
-        The fitted network.
+        The fitted PyTorch module of the learning method. It holds all trained parameters.
     """
 
     method_name: ClassVar[str]
-    """Name of the method on the command line."""
+    """Name of the learning method on the command line."""
     assumes: ClassVar[str]
-    """What the method assumes about annotators, in one sentence for people who choose a method."""
+    """What the learning method assumes about annotators, in one sentence for people who choose a learning method."""
     needs: ClassVar[str] = ""
-    """What the method needs in the data beyond labelled items; empty if nothing."""
+    """What the learning method needs in the data beyond labelled items; empty if nothing."""
     paper_settings: ClassVar[dict[str, Any]] = {}
-    """Settings of the method in the paper's experiments, without the settings of network and optimizer."""
+    """Settings of the learning method in the experiments of the fusion paper, except those of network and optimizer."""
     search_space: ClassVar[SearchSpace] = {}
-    """Values to try for the method's own settings when they are tuned."""
+    """Values to try for the learning method's own settings when they are tuned."""
     trains_on_labels: ClassVar[bool] = True
     """Whether training uses the annotators' labels."""
     low_effort_settings: ClassVar[dict[str, Any]] = {}
-    """Settings with which `crowdfuse fit --effort low` trains the method in less time."""
+    """Settings with which `crowdfuse fit --effort low` trains in less time."""
 
     encoder: EncoderChoice = "auto"
     backbone: Backbone = "auto"
@@ -248,7 +248,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
     @classmethod
     def variants(cls, annotators: Sequence[Any]) -> dict[str, dict[str, Any]]:
-        """Return the variants of this method that `crowdfuse compare` trains, with their settings.
+        """Return the variants of this learning method that `crowdfuse compare` trains, with their settings.
 
         Parameters
         ----------
@@ -258,7 +258,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         variants : dict of str to dict
-            Maps the name of each variant to its settings. Most methods have a single variant, with default settings.
+            Maps the name of each variant to its settings. Most learning methods have a single variant, with default
+            settings.
 
         Examples
         --------
@@ -270,7 +271,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
     @abstractmethod
     def _build(self, spec: ModelSpec) -> Method:
-        """Return the network of the method. A subclass must define this method, and no other."""
+        """Return the module of the learning method. A subclass must define this function, and no other."""
 
     def _after_fit(self, data: TrainingData) -> None:
         """Update the fitted network from the training data; a subclass may override this method."""
@@ -328,7 +329,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             predicted classes of these items are compared with their labels. "annotations": some labels of items with
             several labels are held out, and the epoch with the highest likelihood of these labels is chosen. Epochs
             whose predictions fail sanity checks are chosen only if all epochs fail (see "failed_checks" in `history_`).
-            None: the last epoch is kept, unless the method has another default.
+            None: the last epoch is kept, unless the learning method has another default.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
 
@@ -342,7 +343,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         ValueError
             If inputs, labels or settings are invalid, or if labels cannot be matched to rows.
         UnfitDataError
-            If the method cannot learn from this data, whatever its settings. A subclass of ValueError.
+            If the learning method cannot learn from this data, whatever its settings. A subclass of ValueError.
         DivergedError
             If the loss becomes NaN or infinite.
 
@@ -375,8 +376,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         The first call creates the model. A new annotator starts with the parameters of the average annotator. Earlier
         data is not kept, so the model gradually forgets items that are not passed again. Each call starts a new
-        optimizer and a new learning-rate schedule. A method that trains in several phases runs all of them in each
-        call. Validation and checkpoints are not available.
+        optimizer and a new learning-rate schedule. A learning method that trains in several phases runs all of them in
+        each call. Validation and checkpoints are not available.
 
         `MBEMClassifier` and `TwoStageClassifier` compute confusion matrices by counting labels. If an annotator has
         labels in the new data, the annotator's old matrix is replaced by a matrix that is counted from the new data
@@ -398,7 +399,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
         epochs : int, default=1
-            Number of passes over this data. A method that trains in several phases makes at least one pass per phase.
+            Number of passes over this data. A learning method with several phases makes at least one pass per phase.
 
         Returns
         -------
@@ -408,8 +409,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         ValueError
-            If the classes or the input shape differ from the first call. Also if there are new annotators and the
-            setting `annotator_heads` of the method is "separate", which does not allow new annotators.
+            If the classes or the input shape differ from the first call. If there are new annotators, but the
+            classifier is a `FusionClassifier` with annotator_heads="separate", to which annotators cannot be added.
 
         Examples
         --------
@@ -562,7 +563,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     ) -> PreparedTraining:
         """Check settings and data and build the network, as `fit` does before the first training step.
 
-        Call this method to find mistakes before a long training run. It sets `classes_`, `annotators_`, `input_shape_`,
+        Call `prepare()` to find mistakes before a long training run. It sets `classes_`, `annotators_`, `input_shape_`,
         `n_features_in_`, `gold_used_for_`, `encoder_` and the untrained `method_`.
 
         Parameters
@@ -610,8 +611,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             ann = ann.with_classes(np.asarray(self.classes))
         if ann.n_classes < 2:
             raise ValueError(
-                f"{type(self).__name__} needs at least two classes, got {ann.n_classes} class"
-                f"{' (' + format_names(ann.classes) + ')' if ann.n_classes else ''}; list all classes with "
+                f"{type(self).__name__} needs at least two classes, got "
+                f"{'only ' + format_names(ann.classes) if ann.n_classes else 'none'}; list all classes with "
                 "classes= (--classes on the command line)"
             )
         true_classes = self._gold(y, gold, ann, len(raw))
@@ -640,8 +641,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
         """Return the training runs on folds of the items that `fit` makes before it trains the network.
 
-        Most methods make no such runs. A method whose class attribute `cross_fits_itself` is True, such as
-        `ConsensusTrainingClassifier`, trains other classifiers on the folds first.
+        Most classifiers make no such runs. A classifier whose class attribute `cross_fits_itself` is True, such as
+        `ConsensusTrainingClassifier`, first trains other classifiers on the folds.
 
         Parameters
         ----------
@@ -651,14 +652,14 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         trainings : list of FoldTraining
-            Each element describes one training run. Empty for most methods.
+            Each element describes one training run. Empty for most classifiers.
         """
         return []
 
     def training_costs(self, n_items: int) -> tuple[float, ...]:
         """Return the expected duration of each training run that `fit` makes, in an arbitrary unit.
 
-        Call `prepare` before this method.
+        Call `prepare()` first.
 
         Parameters
         ----------
@@ -669,8 +670,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         costs : tuple of float
-            One number for most methods. `ConsensusTrainingClassifier` first trains up to five classifiers per fold.
-            There is one number for each of these training runs, and a last number for the networks of the method.
+            A single number for most classifiers. `ConsensusTrainingClassifier` first trains up to five other
+            classifiers on each fold: there is one number for each of these training runs. The last number is for its
+            own networks, which are trained after them.
         """
         return (1.0,)
 
@@ -686,7 +688,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         prepared : PreparedTraining
             Return value of `prepare`, called on this same estimator.
         title : str, default=None
-            Text to show with the progress. None: the name of the method.
+            Text to show with the progress. None: the name of the learning method.
 
         Returns
         -------
@@ -845,8 +847,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         limitations : tuple of str
-            Problems that the method reports, phases that were left out (see `skipped_phases`), and the time limit if it
-            shortened training. Empty if there is nothing to report.
+            Problems that the learning method reports, phases that were left out (see `skipped_phases`), and the time
+            limit if it shortened training. Empty if there is nothing to report.
 
         Examples
         --------

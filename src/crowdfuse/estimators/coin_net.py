@@ -22,8 +22,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
 
     Outliers are items on which annotators make other errors than their confusion matrices predict. An outlier term is a
     probability that is added to the predicted probability of a label. A penalty keeps most outlier terms close to 0, so
-    that only few items have large terms. At least one item must have several labels. The loss of an item is the sum of
-    the losses of its labels, so items with more labels have more influence.
+    that only few items have large terms. At least one item must have several labels. The loss has one term per label,
+    so items with more labels have more influence.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    The method `outliers` returns an outlier score per item. `fused_labels` combines the network's prediction (the
-    prior) with the labels (the evidence) by Bayes' rule. The labels of outliers carry almost no evidence.
+    `outliers()` returns an outlier score per item. `fused_labels()` combines the network's prediction (the prior) with
+    the labels (the evidence) by Bayes' rule. The labels of outliers carry almost no evidence.
 
     References
     ----------

@@ -22,8 +22,8 @@ class CoNALClassifier(CrowdClassifier):
     """CoNAL: one common confusion matrix for all annotators, and one individual confusion matrix per annotator.
 
     The distribution of an annotator's labels is a mixture of the common matrix and the annotator's individual matrix.
-    The share of each matrix in the mixture depends on the item and the annotator. The loss of an item is the sum of the
-    losses of its labels, so items with more labels have more influence.
+    The share of each matrix in the mixture depends on the item and the annotator. The loss has one term per label, so
+    items with more labels have more influence.
 
     Parameters
     ----------
@@ -38,9 +38,10 @@ class CoNALClassifier(CrowdClassifier):
     Attributes
     ----------
     common_confusion_ : ndarray of shape (n_classes, n_classes)
-        P(label | true class) of the common matrix; rows are true classes.
+        P(annotator's label | true class) of the common matrix, with axes (true class, annotator's label).
     individual_confusions_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class) of each annotator's individual matrix.
+        P(annotator's label | true class) of each annotator's individual matrix, with axes (annotator, true class,
+        annotator's label).
 
     See Also
     --------
@@ -97,7 +98,7 @@ class CoNALClassifier(CrowdClassifier):
         Returns
         -------
         matrix : ndarray of shape (n_classes, n_classes)
-            P(label | true class); axes are (true class, given label), rows sum to 1.
+            P(annotator's label | true class); axes are (true class, annotator's label), rows sum to 1.
         """
         check_is_fitted(self)
         assert isinstance(self.method_, CoNAL)
@@ -110,7 +111,7 @@ class CoNALClassifier(CrowdClassifier):
         Returns
         -------
         matrices : ndarray of shape (n_annotators, n_classes, n_classes)
-            P(label | true class); axes are (annotator, true class, given label), rows sum to 1.
+            P(annotator's label | true class); axes are (annotator, true class, annotator's label), rows sum to 1.
         """
         check_is_fitted(self)
         assert isinstance(self.method_, CoNAL)

@@ -66,7 +66,7 @@ class CrossFitted(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusTrainingClassifier(CrowdClassifier):
-    """The default method: finds the consensus with cross-fitted classifiers, then trains networks on the consensus.
+    """The default learning method: finds the consensus with cross-fitted classifiers, then trains networks on it.
 
     Training has three steps.
 
@@ -96,15 +96,15 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     See Also
     --------
     GatedClassifier : One network, trained on the likelihood of all labels of an item.
-    FusionClassifier : The paper's method.
+    FusionClassifier : Sample-wise label fusion (Gao et al., 2022).
     crowdfuse.consensus : The model behind the consensus, for the probabilities of any classifier.
 
     Notes
     -----
-    `consensus` uses the cross-fitted classifiers of `fit`, so it does not train again if it gets the same data. Gold
-    labels given to `fit` are treated as certain. `partial_fit` computes the consensus from the labels and the
-    predictions of the networks, without cross-fitting. docs/consensus-training.md explains the method, the variants
-    that were tried, and the cases in which it fails.
+    `consensus()` uses the cross-fitted classifiers of `fit()`, so it does not train again if it gets the same data.
+    Gold labels given to `fit()` are treated as certain. `partial_fit()` computes the consensus from the labels and the
+    predictions of the networks, without cross-fitting. docs/consensus-training.md explains the learning method, the
+    variants that were tried, and the cases in which it fails.
 
     References
     ----------
@@ -183,7 +183,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         prepared : PreparedTraining
             Return value of `prepare`, called on this same estimator.
         title : str, default=None
-            Shown with the progress. None shows the name of the method.
+            Text to show with the progress. None: the name of the learning method.
 
         Returns
         -------
@@ -195,8 +195,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         DivergedError
             If the loss becomes NaN or infinite.
         KeyboardInterrupt
-            If the training is interrupted before the classifiers are cross-fitted. With `checkpoint`, the next `fit`
-            continues there.
+            If training is interrupted before all classifiers are cross-fitted. If `checkpoint` is set, the next `fit()`
+            continues from there.
         """
         n_items = len(trained_rows(self, prepared.data.annotations, prepared.data.gold))
         with training_series(self.training_costs(n_items)):
@@ -208,16 +208,20 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return self
 
     def training_costs(self, n_items: int) -> tuple[float, ...]:
-        """Return the expected time of each training of `fit`, relative to a training of gated; after `prepare`.
+        """Return the expected duration of each training run of `fit()`; 1 is the duration for `GatedClassifier`.
+
+        Call `prepare()` first.
 
         Parameters
         ----------
         n_items : int
-            Number of items to learn from.
+            Number of items to learn from. If it is smaller than `folds`, there are fewer folds and fewer training runs.
 
         Returns
         -------
         costs : tuple of float
+            One number per training run: for each of the cross-fitted classifiers, one number per fold. The last number
+            is for the networks that learn the consensus.
 
         Examples
         --------
@@ -252,7 +256,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return None if limit is None else limit * cost / sum(self.training_costs(n_items))
 
     def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
-        """Return the trainings of the folds, one candidate after the other.
+        """Return the training runs on folds: all folds of the first cross-fitted classifier, then of the second, ...
 
         Parameters
         ----------
@@ -262,7 +266,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         Returns
         -------
         trainings : list of FoldTraining
-            Empty with `folds=0`, or if there are fewer than two items to learn from.
+            Each element describes one training run. Empty if `folds` is 0, or if there are fewer than two items to
+            learn from.
         """
         data, trainings = prepared.data, []
         n_items = len(trained_rows(self, data.annotations, data.gold))
@@ -365,21 +370,22 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         """Return the probability that each annotator is right on each item.
 
         The probability is predicted from the input alone, without the labels of the item. For one accuracy per
-        annotator, with an interval, see `consensus`.
+        annotator, with an interval, see `consensus()`.
 
         Parameters
         ----------
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            If given, values are computed only for pairs (item, annotator) that have a label.
+            If given, accuracies are computed only for pairs (item, annotator) that have a label.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
 
         Returns
         -------
         accuracy : ndarray of shape (n_items, n_annotators) or (n_labels,)
-            With annotations, one probability per label, in the order of the annotations.
+            If `annotations` is None, one probability per item and annotator. Otherwise, one probability per label:
+            first the labels of the first row of X, then those of the second row, and so on.
 
         Examples
         --------

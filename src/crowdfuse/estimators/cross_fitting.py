@@ -52,8 +52,8 @@ class OutOfFold(NamedTuple):
     class_probabilities : ndarray of shape (n_items, n_classes)
         Probability of each class.
     right_probability : ndarray of shape (n_labels,) or None
-        For each label, the probability that its annotator is right on the item; None if the method does not estimate
-        it.
+        For each label, the probability that its annotator is right on the item; None if the learning method does not
+        estimate it.
     n_folds : int or None
         Number of folds; 0 if the classifier was trained on these items; None if it did not learn from these labels,
         so that no folds are needed.
@@ -142,8 +142,8 @@ class FoldTraining:
         Returns
         -------
         predictions : OutOfFold or None
-            Uniform probabilities if the method cannot learn from the other rows; `limitations` then says why. None if
-            the training was interrupted.
+            Uniform probabilities if the learning method cannot learn from the other rows; `limitations` then says why.
+            None if the training was interrupted.
         """
         identity = "" if folder is None else self._identity()
         # all processes do the same
@@ -225,7 +225,7 @@ def fold_trainings(
     weight : ndarray of shape (n_items,) or None, default=None
         Weight of each row in the loss; None: all 1. Rows of weight 0 belong to no fold.
     name : str or None, default=None
-        Name of the classifier in titles and file names. None: the name of its method.
+        Name of the classifier in titles and file names. None: the name of its learning method.
 
     Returns
     -------

@@ -16,8 +16,8 @@ from crowdfuse.methods.crowd_layer import CrowdLayer, Layer
 class CrowdLayerClassifier(GlobalConfusionsClassifier):
     """Crowd layer: one output layer per annotator on top of the network.
 
-    The layers are trained together with the network. They are not used for prediction. The loss of an item is the sum
-    of the losses of its labels, so items with more labels have more influence.
+    The layers are trained together with the network. They are not used for prediction. The loss has one term per label,
+    so items with more labels have more influence.
 
     Parameters
     ----------
@@ -30,18 +30,19 @@ class CrowdLayerClassifier(GlobalConfusionsClassifier):
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class): the output of each annotator's layer if the true class has probability 1. At the start of
-        training, all entries of a row are nearly equal; during training, the differences grow. After a short training,
-        you can trust which entry of a row is largest, but not the value of this entry.
+        P(annotator's label | true class): the softmax of the output of each annotator's layer if the true class has
+        probability 1. At the start of training, the entries of a row differ little; during training, the differences
+        grow. After a short training, the values are therefore too similar to be used as probabilities. Their order can
+        be used: the largest entry of a row is the label that the annotator gives most often to this class.
 
     See Also
     --------
     CoNALClassifier : Adds a confusion matrix that all annotators share.
-    TraceRegClassifier : Learns confusion matrices of probabilities directly.
+    TraceRegClassifier : Multiplies class probabilities by a confusion matrix, whose rows are probabilities.
 
     Notes
     -----
-    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+    `fused_labels()` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------

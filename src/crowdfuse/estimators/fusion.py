@@ -1,4 +1,4 @@
-"""Estimator of sample-wise label fusion, the paper's method."""
+"""Estimator of sample-wise label fusion (Gao et al., 2022)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ MAX_ANNOTATORS_WITH_SHARED_HEADS = 100  # with more, annotator_heads="auto" mean
 class FusionClassifier(CrowdClassifier):
     """Sample-wise label fusion: weights and confusion matrices per item and annotator.
 
-    This is the method of the paper under References. For every item and annotator, the network predicts a weight and a
-    confusion matrix. The matrix corrects the annotator's label. The weighted mean of the corrected labels is the soft
-    label that the classifier is trained on.
+    This is the learning method of the paper under References. For every item and annotator, the network predicts a
+    weight and a confusion matrix. The matrix corrects the annotator's label. The weighted mean of the corrected labels
+    is the soft label that the classifier is trained on.
 
     Parameters
     ----------
     n_bases : int
-        Number of permutations of the classes. Confusion matrices are weighted means of these permutations. For K
-        classes, at most K! permutations are used. If `n_bases` is 1, the only permutation is the identity: this
-        ablation learns weights but no confusions.
+        Number of permutations of the classes. Each confusion matrix is a weighted mean of these permutations, written
+        as matrices. For K classes, at most K! permutations are used. If `n_bases` is 1, the only permutation is the
+        identity: this ablation learns weights but no confusions.
     basis : {"random", "latin"}
         How permutations are chosen. "random": drawn at random, as in the paper. "latin": shuffled cyclic shifts. If
         there are at least as many shifts as classes, they can correct every label to every class.
@@ -62,12 +62,12 @@ class FusionClassifier(CrowdClassifier):
     Attributes
     ----------
     n_bases_ : int or None
-        Number of permutation matrices of the classes that are combined into confusion matrices; None if
-        confusions="full".
+        Number of permutations that are used. Each permutation of the K classes is a K x K matrix, and the weighted mean
+        of these matrices is a confusion matrix. None if confusions="full".
 
     See Also
     --------
-    ConsensusTrainingClassifier : The default method.
+    ConsensusTrainingClassifier : The default learning method.
     GatedClassifier : Models how labels arise instead of correcting labels.
     TraceRegClassifier : One confusion matrix per annotator, the same for all items.
 
@@ -75,7 +75,7 @@ class FusionClassifier(CrowdClassifier):
     -----
     Beware of annotators who always give the same label: their labels are the easiest to predict, so fusion tends to
     trust them. If items have many labels, the weights can concentrate on a single annotator who is not the most
-    accurate; check `annotator_weights`.
+    accurate; check the result of `annotator_weights()`.
 
     References
     ----------
@@ -172,12 +172,12 @@ class FusionClassifier(CrowdClassifier):
 
     @property
     def n_bases_(self) -> int | None:
-        """Number of permutation matrices of the classes that are combined into confusion matrices.
+        """Number of permutations (K x K matrices, for K classes) whose weighted mean is a confusion matrix.
 
         Returns
         -------
         n_bases : int or None
-            The smaller of `n_bases` and K!, for K classes. None if confusions="full".
+            The smaller of `n_bases` and K!. None if confusions="full".
         """
         check_is_fitted(self)
         assert isinstance(self.method_, Fusion)

@@ -44,15 +44,17 @@ class GatedClassifier(CrowdClassifier):
     wrong : {"uniform", "annotator", "shared", "basis"}
         How wrong labels are distributed over the wrong classes. "uniform": all wrong classes are equally likely.
         "annotator": the distribution is learned for each annotator and true class. "shared": it is learned for each
-        true class, and is the same for all annotators. "basis": like "annotator", but the distributions are weighted
-        means of permutations of the classes, with one learned weight per annotator and permutation.
+        true class, and is the same for all annotators. "basis": also learned for each annotator, but with fewer
+        parameters. `n_bases` permutations are drawn that map no class to itself. Each of them maps every true class to
+        one wrong label. For each annotator, one probability per permutation is learned.
     n_bases : int
-        Number of permutations; used only if wrong="basis".
+        Number of permutations if wrong="basis"; otherwise not used.
     hold_out : bool
         Whether to hold out (not train on) a tenth of all labels, but at most 5,000 labels. They are taken from items
-        with several labels. The likelihood of these held-out labels decides how the second phase infers classes, and
-        which epoch is kept: the last epoch of the second phase, or an epoch of the third phase. If `hold_out` is False,
-        or if no item has several labels, the last epoch is kept. Used only if `fit` is called with validation=None.
+        with several labels. The likelihood of these held-out labels decides which epoch is kept: the last epoch of the
+        second phase, or an epoch of the third phase. If there are more than two classes, it also decides which of two
+        rules the second phase uses to infer classes from predicted labels. If `hold_out` is False, or if no item has
+        several labels, the last epoch is kept. `hold_out` has no effect if `fit()` gets the argument `validation`.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
@@ -62,22 +64,22 @@ class GatedClassifier(CrowdClassifier):
 
     See Also
     --------
-    ConsensusTrainingClassifier : The default method, which cross-fits this one.
+    ConsensusTrainingClassifier : The default learning method. It cross-fits `GatedClassifier` and other classifiers.
     MaDLClassifier : A similar model that is trained in one phase.
-    FusionClassifier : The paper's method.
+    FusionClassifier : Sample-wise label fusion (Gao et al., 2022).
 
     Notes
     -----
-    In two cases the labels alone are not enough, and some gold labels are needed: if annotators make the same mistakes,
-    or if there are only two classes and different annotators fail on different items. If ten or more items have gold
-    labels, these can overrule the classes that were inferred from the annotators' labels. docs/method.md describes the
-    model, compares it with other models, and shows the cases in which it fails. The weights that the method
-    `annotator_weights` returns are proportional to the gates.
+    In two cases the labels alone are not enough, and some gold labels are needed. In the first case, annotators make
+    the same mistakes. In the second case, there are only two classes, and each annotator is unreliable on other items
+    than the other annotators. If ten or more items have gold labels, these can overrule the classes that were inferred
+    from the annotators' labels. docs/method.md describes the model, compares it with other models, and shows the cases
+    in which it fails. The weights that `annotator_weights()` returns are proportional to the gates.
 
     References
     ----------
     Y. Yan, R. Rosales, G. Fung, M. Schmidt, G. Hermosillo, L. Bogoni, L. Moy and J. Dy. "Modeling annotator expertise:
-    Learning when everybody knows a bit of something". AISTATS 2010. The gated method is a deep variant of this model.
+    Learning when everybody knows a bit of something". AISTATS 2010. `GatedClassifier` is a deep variant of this model.
 
     Examples
     --------
@@ -158,7 +160,7 @@ class GatedClassifier(CrowdClassifier):
         """Return the probability that each annotator is right on each item.
 
         These probabilities are predicted from the input alone, without the labels of the item. For one accuracy per
-        annotator, with an interval, see `consensus`.
+        annotator, with an interval, see `consensus()`.
 
         Parameters
         ----------

@@ -20,8 +20,8 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
     Many combinations of network and matrices explain the labels equally well. The regularizer selects one combination
     by maximizing a volume. With regularizer="f", the volume is larger if the class probabilities of different items
     differ more. With regularizer="w", the volume is larger if different true classes get more different labels. The
-    volume is computed per batch, so `batch_size` must be well above the number of classes. The loss of an item is the
-    sum of the losses of its labels, so items with more labels have more influence.
+    volume is computed per batch, so `batch_size` must be well above the number of classes. The loss has one term per
+    label, so items with more labels have more influence.
 
     Parameters
     ----------

@@ -20,7 +20,8 @@ class GlobalConfusionsClassifier(CrowdClassifier):
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), the same for all items. Rows are true classes and sum to 1.
+        P(annotator's label | true class), the same for all items. Axes are (annotator, true class, annotator's label),
+        rows sum to 1.
     """
 
     @property
@@ -30,7 +31,7 @@ class GlobalConfusionsClassifier(CrowdClassifier):
         Returns
         -------
         matrices : ndarray of shape (n_annotators, n_classes, n_classes)
-            P(label | true class); axes are (annotator, true class, given label), rows sum to 1.
+            P(annotator's label | true class); axes are (annotator, true class, annotator's label), rows sum to 1.
         """
         check_is_fitted(self)
         assert isinstance(self.method_, GlobalConfusions)

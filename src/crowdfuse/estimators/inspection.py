@@ -35,7 +35,7 @@ class LabelLogProbabilities(NamedTuple):
     class_log_probabilities : ndarray of shape (n_items, n_classes)
         Logarithm of the classifier's probability of each class.
     label_log_probabilities : ndarray of shape (n_labels, n_classes) or None
-        For each label and class, `log P(label | class)`. None if the method does not model this probability.
+        For each label and class, `log P(label | class)`. None if the learning method does not model this probability.
     annotations : Annotations
         The labels, with items in the order of the rows of X. Annotators that were not in the training data come last.
     """
@@ -53,10 +53,9 @@ class LabelledPredictions(NamedTuple):
     annotations : Annotations
         The labels, with items in the order of the rows of X. Annotators that were not in the training data come last.
     class_probabilities : ndarray of shape (n_items, n_classes)
-        Class probabilities from the inputs alone; the same as the method `predict_proba` returns.
+        Class probabilities from the inputs alone; the same as `predict_proba()` returns.
     fused_labels : ndarray of shape (n_items, n_classes)
-        Class probabilities from the labels; the same as the method `fused_labels` returns. NaN for items without
-        labels.
+        Class probabilities from the labels; the same as `fused_labels()` returns. NaN for items without labels.
     annotator_weights : ndarray of shape (n_labels,)
         For each label, the weight of its annotator on its item; see `annotator_weights`.
     """
@@ -71,9 +70,9 @@ class Inspection(FittedNetwork):
     """Methods of a fitted classifier: predictions, annotator weights, confusion matrices, consensus and report."""
 
     estimates_item_accuracy: ClassVar[bool] = False
-    """Whether `annotator_accuracy_per_item` is available."""
+    """Whether `annotator_accuracy_per_item()` is available."""
     cross_fits_itself: ClassVar[bool] = False
-    """Whether `fit` itself trains networks on folds of the items. If True, `consensus` needs no further training."""
+    """Whether `fit` itself trains networks on folds of the items. If True, `consensus()` needs no further training."""
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Predict class probabilities from the inputs alone.
@@ -109,8 +108,8 @@ class Inspection(FittedNetwork):
     ) -> Any:
         """Return the weight of each annotator on each item.
 
-        The documentation of each method says what its weights mean. Methods that estimate no weights give all
-        annotators the same weight.
+        The documentation of each classifier says what its weights mean. A classifier that estimates no weights gives
+        all annotators the same weight.
 
         Parameters
         ----------
@@ -170,7 +169,8 @@ class Inspection(FittedNetwork):
     ) -> NDArray[np.float32]:
         """Return the confusion matrix of each annotator on each item.
 
-        Rows are true classes and columns are given labels. `confusion_given_` says whether rows or columns sum to 1.
+        Rows are true classes, and columns are labels of the annotator. `confusion_given_` says whether rows or columns
+        sum to 1.
 
         Parameters
         ----------
@@ -184,14 +184,14 @@ class Inspection(FittedNetwork):
         Returns
         -------
         matrices : ndarray of shape (n_items, n_annotators, n_classes, n_classes) or (n_labels, n_classes, n_classes)
-            The last two axes are (true class, given label). If `annotations` is None, one matrix per item and
+            The last two axes are (true class, annotator's label). If `annotations` is None, one matrix per item and
             annotator. Otherwise, one matrix per label: first the labels of the first row of X, then those of the second
             row, and so on.
 
         Raises
         ------
         TypeError
-            If the method has no confusion matrices.
+            If the learning method has no confusion matrices.
         ValueError
             If the result would take more than 2 GB.
 
@@ -217,7 +217,7 @@ class Inspection(FittedNetwork):
     ) -> NDArray[np.float32]:
         """Return the probability that each annotator is right on each item.
 
-        Only some methods estimate this probability; their class attribute `estimates_item_accuracy` is True.
+        Only some classifiers estimate this probability; their class attribute `estimates_item_accuracy` is True.
 
         Parameters
         ----------
@@ -237,11 +237,11 @@ class Inspection(FittedNetwork):
         Raises
         ------
         TypeError
-            If the method does not estimate accuracies per item.
+            If the classifier does not estimate accuracies per item.
 
         See Also
         --------
-        consensus : Estimates one accuracy per annotator, with an interval; available for every method.
+        consensus : Estimates one accuracy per annotator, with an interval; available for every classifier.
 
         Examples
         --------
@@ -256,19 +256,19 @@ class Inspection(FittedNetwork):
 
     @property
     def confusion_given_(self) -> str | None:
-        """What the confusion matrices are conditioned on: the given label ("said") or the true class ("true").
+        """Which probabilities the confusion matrices hold: P(true class | label) or P(label | true class).
 
         Returns
         -------
         given : {"said", "true"} or None
-            "said": the matrices hold P(true class | given label), and columns sum to 1. "true": the matrices hold
-            P(given label | true class), and rows sum to 1. None if the method has no confusion matrices.
+            "said": P(true class | annotator's label), and columns sum to 1. "true": P(annotator's label | true class),
+            and rows sum to 1. None if the learning method has no confusion matrices.
         """
         check_is_fitted(self)
         return self.method_.confusion_given
 
     def fused_labels(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
-        """Combine the labels of each item into class probabilities, as the method does in training.
+        """Combine the labels of each item into class probabilities, as the learning method does in training.
 
         Parameters
         ----------
@@ -283,7 +283,7 @@ class Inspection(FittedNetwork):
         Returns
         -------
         fused : ndarray of shape (n_items, n_classes)
-            Class probabilities. NaN for items without labels, and for items whose labels the method ignores.
+            Class probabilities. NaN for items without labels, and for items whose labels the learning method ignores.
 
         See Also
         --------
@@ -369,10 +369,10 @@ class Inspection(FittedNetwork):
         Returns
         -------
         log_probabilities : LabelLogProbabilities
-            Named tuple (class_log_probabilities, label_log_probabilities, annotations).
-            `class_log_probabilities` holds log P(class | input) and has the shape (n_items, n_classes).
-            `label_log_probabilities` holds log P(label | class) and has the shape (n_labels, n_classes); it is None if
-            the method does not model P(label | class). `annotations` holds the labels in the order of the rows of X.
+            Named tuple (class_log_probabilities, label_log_probabilities, annotations). `class_log_probabilities` holds
+            log P(class | input) and has the shape (n_items, n_classes). `label_log_probabilities` holds log P(label |
+            class) and has the shape (n_labels, n_classes); it is None if the learning method does not model P(label |
+            class). `annotations` holds the labels in the order of the rows of X.
 
         See Also
         --------
@@ -480,8 +480,8 @@ class Inspection(FittedNetwork):
     ) -> OutOfFold | None:
         """Return out-of-fold predictions, or predictions of this classifier if `folds` is 0; None if interrupted.
 
-        A method that cross-fits in its own training overrides this method and returns the predictions of its own folds,
-        so that folds are never nested. The parameters are the same as in `cross_fit`.
+        A classifier that cross-fits in its own training overrides `_out_of_fold()` and returns the predictions of its
+        own folds, so that folds are never nested. The parameters are the same as in `cross_fit`.
         """
         return cross_fit(
             cast("CrowdClassifier", self),
@@ -511,9 +511,9 @@ class Inspection(FittedNetwork):
         """Make a report on this model and these labels: an HTML page, which notebooks display.
 
         The report shows the accuracy and the weaknesses of each annotator, confused classes, disputed items, and labels
-        that are probably wrong. These results come from the method `consensus`. If gold is given, the report also
-        evaluates the model and the consensus. `report.save("report.html")` writes a page that needs no network access,
-        and the same content as Markdown and JSON.
+        that are probably wrong. These results come from `consensus()`. If gold is given, the report also evaluates the
+        model and the consensus. `report.save("report.html")` writes a page that needs no network access, and the same
+        content as Markdown and JSON.
 
         Parameters
         ----------
@@ -540,7 +540,7 @@ class Inspection(FittedNetwork):
         positive : object, default=None
             Name of the positive class. None: the second of `classes_`. Used only if there are two classes.
         title : str, default=None
-            Title of the page. None: a title with the name of the method.
+            Title of the page. None: a title with the name of the learning method.
 
         Returns
         -------

@@ -52,14 +52,14 @@ class MaDLClassifier(CrowdClassifier):
     See Also
     --------
     GatedClassifier : A similar model that is trained in three phases.
-    AnnotMixClassifier : A method by the same authors, with mixup.
+    AnnotMixClassifier : A learning method by the same authors, with mixup.
 
     Notes
     -----
-    The weights that the method `annotator_weights` returns are proportional to `weights_` on every item. A low weight
-    means that the annotator resembles many others. It does not mean that the annotator is inaccurate. For the accuracy
-    per item, see the diagonals of `confusion_matrices`.
-    `fused_labels` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
+    The weights that `annotator_weights()` returns are proportional to `weights_` on every item. A low weight means that
+    the annotator resembles many others. It does not mean that the annotator is inaccurate. For the accuracy per item,
+    see the diagonals of the matrices that `confusion_matrices()` returns. `fused_labels()` combines the network's
+    prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------

@@ -36,8 +36,9 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), the same for all items. These are the matrices of the round that the chosen epoch belongs
-        to. The matrices of the first round are counted as if the vote shares were the probabilities of the true class.
+        P(annotator's label | true class), the same for all items. These are the matrices of the round that the chosen
+        epoch belongs to. The matrices of the first round are counted as if the vote shares were the probabilities of
+        the true class.
 
     See Also
     --------
@@ -45,7 +46,7 @@ class MBEMClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    In `history_`, "phase" is the round. The method `fused_labels` returns the posterior class probabilities.
+    In `history_`, "phase" is the round. `fused_labels()` returns the posterior class probabilities.
 
     References
     ----------

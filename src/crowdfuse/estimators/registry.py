@@ -37,16 +37,16 @@ ESTIMATORS = {
 }
 
 DEFAULT_METHOD = "consensus-training"
-"""Method that `crowdfuse fit` uses if --method is not given. docs/methods.md compares it with the other methods."""
+"""Learning method that `crowdfuse fit` uses by default. docs/methods.md compares it with the others."""
 
 
 def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassifier]:
-    """Return the estimator class of a method.
+    """Return the estimator class of a learning method.
 
     Parameters
     ----------
     method : str
-        Name of the method on the command line.
+        Name of the learning method on the command line.
     others : iterable of str, default=()
         Further names to suggest in the error message.
 
@@ -57,7 +57,7 @@ def estimator_class(method: str, others: Iterable[str] = ()) -> type[CrowdClassi
     Raises
     ------
     ValueError
-        If there is no such method. The message lists all methods and suggests the most similar name.
+        If there is no learning method of this name. The message lists all names and suggests the most similar name.
 
     Examples
     --------

@@ -17,8 +17,7 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     """Trace regularization: one confusion matrix per annotator, learned with the network.
 
     Different combinations of network and matrices explain the labels equally well. A penalty on the traces of the
-    matrices selects one combination. The loss of an item is the sum of the losses of its labels, so items with more
-    labels have more influence.
+    matrices selects one combination. The loss has one term per label, so items with more labels have more influence.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from crowdfuse.methods.true_label import TrueLabel
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrueLabelClassifier(CrowdClassifier):
-    """True labels: trains on gold (trusted labels), as an upper bound for the other methods.
+    """True labels: trains on gold (trusted labels), as an upper bound for the other learning methods.
 
     Call `fit(X, gold)` with a 1-D array, or `fit(X, annotations, gold=gold)`. The classifier is not trained on the
     labels of annotators.

@@ -23,15 +23,15 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     aggregator : {"dawid-skene", "one-coin", "glad", "mace", "wawa", "majority-vote"}
-        Method that combines the labels of each item into class probabilities; see `crowdfuse.aggregation`.
+        Algorithm that combines the labels of each item into class probabilities; see `crowdfuse.aggregation`.
     target : {"soft", "hard"}
         "soft": train on the aggregator's probabilities. "hard": train on the most probable class.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), counted as if the class probabilities of the aggregator were those of the true class. For
-        items with gold, the true class is used.
+        P(annotator's label | true class), counted as if the class probabilities of the aggregator were those of the
+        true class. For items with gold, the true class is used.
 
     See Also
     --------
@@ -40,7 +40,7 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    The method `fused_labels` returns the posterior class probabilities. They are computed from the labels and
+    `fused_labels()` returns the posterior class probabilities. They are computed from the labels and
     `confusion_matrices_`, without the network.
 
     References

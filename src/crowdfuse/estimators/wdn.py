@@ -23,8 +23,8 @@ class WDNClassifier(CrowdClassifier):
     Training has two phases. The first phase (`epochs`) trains one network per annotator on that annotator's labels; the
     networks share all layers except the last. The second phase (`weight_epochs`) freezes the networks and learns one
     weight per annotator, so that the weighted average of the networks' predictions comes close to the vote. This
-    weighted average is the prediction of the classifier. In the first phase, the loss of an item is the sum of the
-    losses of its labels, so items with more labels have more influence.
+    weighted average is the prediction of the classifier. In the first phase, the loss has one term per label, so items
+    with more labels have more influence.
 
     Parameters
     ----------
@@ -55,10 +55,10 @@ class WDNClassifier(CrowdClassifier):
     -----
     Prediction takes more time and memory if there are more annotators.
 
-    The method `annotator_weights` returns the same weights for all items. They are computed from `weights_`: negative
-    weights become 0, annotators without labels get the mean weight of the others, and the result is normalized to sum
-    to 1. The weights measure how much each annotator contributes to the vote, because the average is fitted to the
-    vote. They do not measure accuracy; for accuracies, see `consensus`.
+    `annotator_weights()` returns the same weights for all items. They are computed from `weights_`: negative weights
+    become 0, annotators without labels get the mean weight of the others, and the result is normalized to sum to 1. The
+    weights measure how much each annotator contributes to the vote, because the average is fitted to the vote. They do
+    not measure accuracy; for accuracies, see `consensus()`.
 
     In `history_`, "phase" says whether networks or weights were trained.
 

@@ -154,8 +154,8 @@ class Method(nn.Module, ABC):
     Attributes
     ----------
     confusion_given : {"said", "true"} or None
-        Which probabilities the confusion matrices hold. "said": P(true class | label). "true": P(label | true class).
-        None if the method has no confusion matrices.
+        Which probabilities the confusion matrices hold. "said": P(true class | annotator's label). "true":
+        P(annotator's label | true class). None if the method has no confusion matrices.
     resume_buffers : tuple of str
         Names of non-persistent buffers (not saved with the model) that are needed to resume training.
     phase_index : int
@@ -408,7 +408,9 @@ class Method(nn.Module, ABC):
         Returns
         -------
         n_steps : int
-            Steps of `default_passes` passes, within the limits set by `min_steps`, `max_steps` and `min_passes`.
+            Number of steps of `default_passes` passes over the data, but at least `min_steps`. If it is more than
+            `max_steps`, it is reduced to `max_steps`, or to the number of steps of `min_passes` passes if that number
+            is larger.
         """
         most = max(self.max_steps, self.min_passes * n_steps_per_pass)
         return max(min(self.default_passes * n_steps_per_pass, most), self.min_steps)
@@ -530,8 +532,9 @@ class Method(nn.Module, ABC):
         Returns
         -------
         matrices : Tensor of shape (L, K, K)
-            Axes (pair, true class, given label). If `confusion_given` is "true", the matrices hold P(label | true
-            class), and each row sums to 1. If it is "said", they hold P(true class | label), and each column sums to 1.
+            Axes (pair, true class, annotator's label). If `confusion_given` is "true", the matrices hold P(annotator's
+            label | true class), and each row sums to 1. If it is "said", they hold P(true class | annotator's label),
+            and each column sums to 1.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Sample-wise label fusion: the paper's method.
+"""Sample-wise label fusion (Gao et al., 2022).
 
 Three heads read the features of an item. The first predicts class logits. The second predicts a weight for each
 annotator. The third predicts a confusion matrix for each annotator, as coefficients over a fixed basis of permutations.
@@ -113,7 +113,7 @@ class FullConfusions(nn.Module):
         self.head = heads(spec.trunk.n_features, hidden, spec.n_annotators, spec.n_classes**2)
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the matrix of each pair, (L, K, K), axes (pair, true class, given label)."""
+        """Return the matrix of each pair, (L, K, K), axes (pair, true class, annotator's label)."""
         logits = self.head(features, item, annotator).view(-1, self.n_classes, self.n_classes)
         matrices: Tensor = logits.softmax(1)
         return matrices

@@ -45,7 +45,7 @@ class GlobalConfusions(Method):
         Returns
         -------
         log_confusions : Tensor of shape (U, K, K)
-            Axes (annotator, true class, given label).
+            Axes (annotator, true class, annotator's label).
         """
 
     @abstractmethod
@@ -75,7 +75,7 @@ class GlobalConfusions(Method):
         Returns
         -------
         matrices : Tensor of shape (L, K, K)
-            Axes (pair, true class, given label); rows sum to 1.
+            Axes (pair, true class, annotator's label); rows sum to 1.
         """
         active, position = active_annotators(annotator, self.n_annotators)
         return self.log_confusions(active).exp()[position]
@@ -150,7 +150,7 @@ class CountedConfusions(GlobalConfusions):
     prior : Tensor of shape (K,)
         Prior probability of each class.
     matrices : Tensor of shape (R, K, K)
-        Confusion matrices, with axes (annotator, true class, given label); rows sum to 1.
+        Confusion matrices, with axes (annotator, true class, annotator's label); rows sum to 1.
     """
 
     prior: Tensor
@@ -173,7 +173,7 @@ class CountedConfusions(GlobalConfusions):
         Returns
         -------
         log_confusions : Tensor of shape (U, K, K)
-            Axes (annotator, true class, given label).
+            Axes (annotator, true class, annotator's label).
         """
         return self.matrices[annotators].log()
 

@@ -118,7 +118,7 @@ class UniformWrongLabels(WrongLabels):
     Attributes
     ----------
     counted_tables : Tensor of shape (R, K, K), or (1, K, K) if R K^2 is over 10^7
-        Axes (annotator, true class, given label).
+        Axes (annotator, true class, annotator's label).
     """
 
     counted_tables: Tensor
