@@ -35,7 +35,7 @@ def test_accuracy_is_measured_on_gold_and_fit_reads_the_labels() -> None:
 def test_a_metric_on_labels_without_gold_says_what_to_pass() -> None:
     y = WRONG.align(ITEMS)
     settings = {"param_grid": {"learning_rate": [0.05]}, "scoring": "accuracy", "cv": 2}
-    says_what_to_pass = r"y=ann\.align\(items\)\.with_gold\(gold\).*scoring=crowdfuse\.label_score"
+    says_what_to_pass = r"y=annotations\.align\(items\)\.with_gold\(gold\).*scoring=crowdfuse\.label_score"
     with pytest.raises(TypeError, match=says_what_to_pass):
         GridSearchCV(MajorityVoteClassifier(epochs=1), **settings, error_score="raise").fit(X, y)
     with pytest.warns(UserWarning, match=says_what_to_pass):  # scikit-learn's default turns errors into warnings
@@ -49,7 +49,7 @@ def test_a_metric_on_labels_without_gold_says_what_to_pass() -> None:
 
 
 def test_gold_has_to_be_complete_and_in_order() -> None:
-    with pytest.raises(TypeError, match=r"ann.align\(items\).with_gold\(gold\)"):
+    with pytest.raises(TypeError, match=r"annotations.align\(items\).with_gold\(gold\)"):
         WRONG.with_gold(GOLD)
     with pytest.raises(ValueError, match="gold of row 1 is missing"):
         WRONG.align(ITEMS).with_gold([GOLD[0], None, *GOLD[2:]])

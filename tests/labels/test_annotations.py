@@ -359,7 +359,7 @@ def test_empty_annotations_align_to_any_rows() -> None:
 
 def test_rows_by_position_need_annotations_by_row(by_id: Annotations) -> None:
     for key in (0, slice(2), [0, 1], np.array([True, False, True]), (np.array([0]), ...)):
-        with pytest.raises(TypeError, match=r"identify items by id.*ann\.align\(items\).*ann\.select\(ids\)"):
+        with pytest.raises(TypeError, match=r"identify items by id.*annotations\.align\(items\).*\.select\(ids\)"):
             by_id[key]
     assert by_item(by_id.align(["c", "b", "a"])[[2, 0]]) == {"a": {"x": "cat", "y": "dog"}, "c": {}}
 

@@ -204,7 +204,7 @@ def test_no_information_is_computed_once_the_budget_is_spent(monkeypatch: pytest
         ({"cost": {"ada": 1.0, "bob": "two", "cy": 1.0}}, "cost of 'bob' is 'two'; costs must be numbers above 0"),
         ({"annotators": []}, "annotators= is empty"),
         ({"pairs": ([0], ["dan"])}, "annotators who cannot be asked: 'dan'"),
-        ({"pairs": ([99], ["ada"])}, "items that ann does not have: 99"),
+        ({"pairs": ([99], ["ada"])}, "items that the annotations do not have: 99"),
         ({"pairs": ([0, 1], ["ada"])}, "same length, items and annotators; got 2 items and 1 annotator"),
     ],
 )
@@ -216,7 +216,7 @@ def test_bad_requests_are_refused(changed: dict[str, Any], message: str) -> None
 
 def test_other_models_are_refused_with_the_way_out() -> None:
     ann, model = make()
-    with pytest.raises(TypeError, match=r"clf.consensus\(X, ann\)"):
+    with pytest.raises(TypeError, match=r"consensus\(X, annotations\) of a classifier"):
         next_labels(ann, np.full((6, 3), 1 / 3), 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"cost must map each annotator to a number, such as .*, got float"):
         next_labels(ann, model, 1, cost=2.0)  # type: ignore[arg-type]

@@ -54,10 +54,11 @@ class AnnotatorModel(NamedTuple):
     accuracy : ndarray of shape (n_annotators,)
         Probability that a label of the annotator is right.
     wrong_labels : ndarray of shape (n_classes, n_classes)
-        Distribution of the wrong labels of all annotators together, axes (given label, true class); the diagonal is 0.
+        Distribution of the wrong labels of all annotators together, axes (annotator's label, true class); the diagonal
+        is 0.
     confusions : ndarray of shape (n_annotators, n_classes, n_classes) or None
-        P(given label | true class), axes (annotator, given label, true class). None if the matrices would take more
-        than 256 MB. In that case, `accuracy` and `wrong_labels` are used instead.
+        P(annotator's label | true class), axes (annotator, annotator's label, true class). None if the matrices would
+        take more than 256 MB. In that case, `accuracy` and `wrong_labels` are used instead.
     gate_weight : float
         Weight of the gates: the estimated probabilities that annotators are right on single items. If 0, gates are
         ignored.
@@ -243,13 +244,13 @@ class PosteriorFit:
         return np.maximum(alpha, 1e-6), np.maximum(beta, 1e-6)
 
     def _wrong_labels(self) -> FloatArray:
-        """Return the distribution of the wrong labels of each class: axes (given label, true class), diagonal 0."""
+        """Return the distribution of wrong labels of each class: axes (annotator's label, true class), diagonal 0."""
         wrong: FloatArray = (self.pooled + 1) * (1 - np.eye(len(self.pooled)))
         wrong /= wrong.sum(0)
         return wrong
 
     def _confusion_counts(self, accuracy: FloatArray, wrong: FloatArray) -> FloatArray:
-        """Return the Dirichlet distributions: label counts plus prior, axes (annotator, given label, true class)."""
+        """Return label counts plus prior (Dirichlet), axes (annotator, annotator's label, true class)."""
         K = self.votes.n_classes
         a = accuracy[:, None, None]
         expected: FloatArray = ROW_PRIOR_LABELS * (a * np.eye(K) + (1 - a) * wrong)

@@ -42,8 +42,8 @@ class Aggregate:
     labels_per_annotator : ndarray of int, shape (n_annotators,)
         Number of labels of each annotator.
     confusion_matrices : ndarray of float64, shape (n_annotators, n_classes, n_classes), or None
-        P(given label | true class), axes (annotator, true class, given label). None if the method does not estimate
-        them.
+        P(annotator's label | true class), axes (annotator, true class, annotator's label). None if the aggregator does
+        not estimate them.
     parameters : mapping of str to ndarray
         Other estimates of the method, by name; the docstring of the method lists them.
     log_likelihood : tuple of float

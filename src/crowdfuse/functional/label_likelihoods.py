@@ -100,7 +100,8 @@ def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, 
     class_logits : Tensor of shape (L, K)
         Class logits of each row; f is their softmax.
     matrix_logits : Tensor of shape (L, K, K)
-        Logits of the confusion matrices, axes (row, true class, given label). A is their softmax over the last axis.
+        Logits of the confusion matrices, axes (row, true class, annotator's label). A is their softmax over the last
+        axis.
     labels : Tensor of shape (L, S)
         The labels y of each row.
 

@@ -95,8 +95,8 @@ def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -
     n_classes : int
         Number of classes K.
     n_bases : int
-        Number of derangements to return. If there are more, this number is drawn at random. If there are fewer, all are
-        returned.
+        Number of derangements to return. If K classes have more than `n_bases` derangements, `n_bases` of them are
+        drawn at random. If they have fewer, all are returned.
     generator : numpy.random.Generator
         Random generator for the draw.
 
@@ -140,8 +140,8 @@ def dense_confusions(coefficients: Tensor, basis: Tensor) -> Tensor:
     Returns
     -------
     matrices : Tensor of shape (L, K, K)
-        Axes (pair, true class, given label). Column y is the distribution of the true class given label y. If the
-        coefficients of a pair sum to 1, each column sums to 1.
+        Axes (pair, true class, annotator's label). Column y is the distribution of the true class if the annotator's
+        label is y. If the coefficients of a pair sum to 1, each column sums to 1.
 
     Examples
     --------

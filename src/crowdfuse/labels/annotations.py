@@ -65,7 +65,8 @@ class Annotations:
         Class names.
     by_row : bool
         Whether item i belongs to row i of X. If false, items are matched to rows by their ids. `by_row` is true for
-        annotations from a vector or from a matrix without item ids, and for the result of `align` or `ann[rows]`.
+        annotations from a vector or from a matrix without item ids, and for the result of `align(items)` or of
+        selecting rows (`annotations[rows]`).
     ids_may_be_row_numbers : bool, default=False
         Whether integer item ids may be used as row numbers of X if `fit` is called without `items=`. `from_table` and
         `read` set it to True. Ignored if `by_row` is true.
@@ -441,7 +442,7 @@ class Annotations:
             unknown = ids[rows < 0]
             raise KeyError(
                 f"{format_count_with_verb(len(unknown), 'item')} not in these annotations: {format_names(unknown)}; "
-                "ann.items lists all ids"
+                "the attribute `items` of the annotations lists all ids"
             )
         return self._rows(rows, by_row=False)
 
@@ -483,8 +484,8 @@ class Annotations:
         if len(lost) and on_missing == "error":
             raise ValueError(
                 f"{format_count_with_verb(len(lost), 'labelled item')} not among the {len(ids):,} rows of X: "
-                f"{format_names(lost)}. Check that items= holds the id of each row of X. To leave these items out, use "
-                "ann.align(items, on_missing='drop')"
+                f"{format_names(lost)}. Check that items= holds the id of each row of X. To leave these items out, "
+                "call align(items, on_missing='drop') on the annotations"
             )
         return self.take_rows(rows, ids)
 
@@ -516,7 +517,7 @@ class Annotations:
         if not self.by_row:
             raise TypeError(
                 "these annotations identify items by id, so they cannot be selected by row. Put the items in the "
-                "order of X with ann.align(items), or select them by id with ann.select(ids)"
+                "order of X with annotations.align(items), or select them by id with annotations.select(ids)"
             )
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:  # scikit-learn asks for ann[rows, ...]
             key = key[0]
@@ -566,7 +567,7 @@ class Annotations:
         from crowdfuse.labels.annotations_with_gold import AnnotationsWithGold
 
         if not self.by_row:
-            raise TypeError("with_gold needs annotations in the order of X's rows: ann.align(items).with_gold(gold)")
+            raise TypeError("with_gold needs labels in the order of X: annotations.align(items).with_gold(gold)")
         codes = gold_codes(gold, self.classes, self.n_items)
         if (codes < 0).any():
             raise ValueError(
@@ -738,9 +739,10 @@ class Annotations:
         Returns
         -------
         ndarray of shape (n_items, n_annotators)
-            Row i holds the labels of `items[i]`. Row i of X belongs to the same item only if `by_row` is true. If all
-            classes are integers other than -1, the matrix holds integers, and -1 means that the label is missing.
-            Otherwise the matrix holds objects, and None means that the label is missing.
+            Row i holds the labels of `items[i]`. If `by_row` is true, item i is also row i of X. If it is false, the
+            items may be in another order than the rows of X. If all classes are integers other than -1, the matrix
+            holds integers, and -1 means that the label is missing. Otherwise the matrix holds objects, and None means
+            that the label is missing.
 
         Raises
         ------
@@ -768,7 +770,7 @@ class Annotations:
         if not self.by_row:
             raise TypeError(
                 "these annotations identify items by id, so they have no array in the order of X. For the order of "
-                "X, use ann.align(items); for the order of ann.items, use ann.to_matrix()"
+                "X, use annotations.align(items); for the order of their attribute `items`, use annotations.to_matrix()"
             )
         codes = self._codes()
         return codes if dtype is None else codes.astype(dtype)

@@ -33,5 +33,5 @@ def refuse_metrics() -> None:
     if metric is not None:
         raise TypeError(
             f"{metric} compares predictions with true classes, but y holds labels of annotators. With gold, pass "
-            "y=ann.align(items).with_gold(gold). Without gold, use scoring=crowdfuse.label_score"
+            "y=annotations.align(items).with_gold(gold). Without gold, use scoring=crowdfuse.label_score"
         )

@@ -61,8 +61,8 @@ class Reading:
     item: str | None = field(
         default=None,
         metadata={
-            "doc": "In a table: name of the column that identifies items. By default a column with a usual name is "
-            "used, such as item, task or example. In an export of a labelling tool (see `format`): name of the "
+            "doc": "In a table: name of the column that identifies items. By default a column that is "
+            "called item, task, example or similar. In an export of a labelling tool (see `format`): name of the "
             "field that identifies items. By default the tool's own id is used.",
             "help": "Name of the column that identifies items (in an export of a labelling tool, name of the field). "
             "Default: a column with a usual name, such as item or task; in an export, the tool's own id.",
@@ -71,16 +71,15 @@ class Reading:
     annotator: str | None = field(
         default=None,
         metadata={
-            "doc": "Name of the annotator column. By default a column with a usual name is used, such as annotator, "
-            "worker or rater.",
+            "doc": "Name of the annotator column. By default a column that is called annotator, worker, rater "
+            "or similar.",
             "help": "Name of the annotator column. Default: a column with a usual name, such as annotator or worker.",
         },
     )
     label: str | None = field(
         default=None,
         metadata={
-            "doc": "Name of the label column. By default a column with a usual name is used, such as label, answer or "
-            "response.",
+            "doc": "Name of the label column. By default a column that is called label, answer, response or similar.",
             "help": "Name of the label column. Default: a column with a usual name, such as label or answer.",
         },
     )

@@ -214,7 +214,7 @@ def _log_ratio(model: _PairModel, dependent: _PairFit, posterior: FloatArray) ->
 
 
 class _PairFit(NamedTuple):
-    """A model of a pair, fitted to its common items. Confusion matrices have axes (given label, true class)."""
+    """A model of a pair, fitted to its common items. Confusion matrices have axes (label, true class)."""
 
     log_likelihood: FloatArray  # of the labels of each item
     dependence: float
@@ -287,7 +287,7 @@ def couple(says_first: FloatArray, says_second: FloatArray) -> FloatArray:
     Parameters
     ----------
     says_first, says_second : ndarray of shape (n_classes, n_classes)
-        Confusion matrices with axes (given label, true class).
+        Confusion matrices with axes (annotator's label, true class).
 
     Returns
     -------

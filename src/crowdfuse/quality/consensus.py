@@ -39,8 +39,8 @@ NO_CROSS_FITTING = (
 class Consensus(Aggregate):
     """The consensus of labels, classifier and gold: class probabilities per item and accuracy per annotator.
 
-    Returned by `crowdfuse.consensus` and by the method `consensus` of a classifier. A run folder of `crowdfuse fit`
-    stores it, and the report, the review page and the CSV files show its numbers.
+    Returned by `crowdfuse.consensus` and by `consensus()` of a classifier. A run folder of `crowdfuse fit` stores it,
+    and the report, the review page and the CSV files show its numbers.
 
     Attributes
     ----------
@@ -67,9 +67,9 @@ class Consensus(Aggregate):
     labels_per_annotator : ndarray of shape (n_annotators,)
         Number of labels of each annotator.
     confusion_matrices : ndarray of shape (n_annotators, n_classes, n_classes) or None
-        P(given label | true class), with axes (annotator, true class, given label). The fewer labels an annotator has,
-        the closer the matrix is to the matrix of the average annotator. None if the matrices would take more than 256
-        MB.
+        P(annotator's label | true class), with axes (annotator, true class, annotator's label). The fewer labels an
+        annotator has, the closer the matrix is to the matrix of the average annotator. None if the matrices would take
+        more than 256 MB.
     parameters : mapping of str to ndarray
         Fitted parameters of the model. `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier's
         probabilities; if `sharpness` is 0, the classifier is ignored. `gate_weight` (a scalar) is the weight that the
@@ -170,8 +170,9 @@ class Consensus(Aggregate):
     def annotator_order(self) -> IntArray:
         """Order of the annotators in tables: positions in `annotators`, ndarray of shape (n_annotators_with_labels,).
 
-        The annotators are sorted by the upper end of the accuracy interval, lowest first. Annotators with the same
-        upper end are sorted by their number of labels, highest first. Annotators without labels are left out.
+        The annotators are sorted by the upper end of their interval in `annotator_accuracy_interval`, lowest first.
+        Annotators with the same upper end are sorted by their number of labels, highest first. Annotators without
+        labels are left out.
         """
         order = np.lexsort((-self.labels_per_annotator, self.annotator_accuracy_interval[:, 1]))
         has_labels: IntArray = order[self.labels_per_annotator[order] > 0]
@@ -224,17 +225,16 @@ class Consensus(Aggregate):
     def annotator_table(self) -> Any:
         """Return a table with one row per annotator, as in the file `annotators.csv` of a run folder.
 
-        Annotators without labels are left out. The rows are sorted by the upper end of the accuracy interval, lowest
-        first.
+        Annotators without labels are left out. The rows are sorted by `accuracy_high`, lowest first.
 
         Returns
         -------
         pyarrow.Table
-            Table with the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high. The last three are
-            null if the accuracy cannot be estimated. If the classifier gives some labels of an item more weight than
-            others, there is a sixth column, mean_weight. It is the annotator's mean relative weight on items with at
-            least two labels. A relative weight of 2 means twice the weight that the label would have if all labels of
-            the item had the same weight.
+            Table with the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high. `accuracy_low` and
+            `accuracy_high` are the ends of the 95 % interval. The last three columns are null if the accuracy cannot be
+            estimated. If the classifier gives some labels of an item more weight than others, there is a sixth column,
+            mean_weight. It is the annotator's mean relative weight on items with at least two labels. A relative weight
+            of 2 means twice the weight that the label would have if all labels of the item had the same weight.
 
         Examples
         --------

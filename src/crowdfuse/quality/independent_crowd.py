@@ -40,9 +40,9 @@ class IndependentCrowd:
     posterior : ndarray of shape (n_items, n_classes)
         Class probabilities of the items.
     counts : ndarray of shape (n_matrices, n_classes, n_classes)
-        Expected number of labels, with axes (matrix, given label, true class).
+        Expected number of labels, with axes (matrix, annotator's label, true class).
     log_confusion : ndarray of shape (n_matrices, n_classes, n_classes)
-        Logarithm of P(given label | true class), with axes (matrix, given label, true class).
+        Logarithm of P(annotator's label | true class), with axes (matrix, annotator's label, true class).
     log_prior : ndarray of shape (n_classes,)
         Logarithm of the share of each class.
     """
@@ -108,7 +108,7 @@ class IndependentCrowd:
 
 
 def normalize_counts(counts: FloatArray) -> FloatArray:
-    """Return P(given label | true class) from counts with axes (..., given label, true class)."""
+    """Return P(annotator's label | true class) from counts with axes (..., annotator's label, true class)."""
     shares: FloatArray = counts / counts.sum(-2, keepdims=True)
     return shares
 

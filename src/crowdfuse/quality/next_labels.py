@@ -99,9 +99,9 @@ def next_labels(
         )
     if not isinstance(model, Aggregate):
         raise TypeError(
-            f"model must be an Aggregate, got {type(model).__name__}; pass the result of consensus(ann, "
-            "pred_probs), "
-            "clf.consensus(X, ann) or aggregation.dawid_skene(ann)"
+            f"model must be an Aggregate, got {type(model).__name__}; pass the result of "
+            "crowdfuse.consensus(annotations, pred_probs), of consensus(X, annotations) of a classifier, or of "
+            "aggregation.dawid_skene(annotations)"
         )
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not 0 < budget < math.inf:
         raise ValueError(f"budget must be a number above 0, got {budget!r}")
@@ -237,13 +237,13 @@ def _posterior(ann: Annotations, model: Aggregate) -> FloatArray:
     if (rows < 0).any():
         raise ValueError(
             f"the model does not know the items {format_names(ann.items[rows < 0])}; compute the model from the same "
-            "annotations, for example with dawid_skene(ann)"
+            "annotations, for example with dawid_skene(annotations)"
         )
     unknown = ann.classes[positions_of(ann.classes, model.classes) < 0]
     if len(unknown):
         raise ValueError(
             f"the model does not know the classes {format_names(unknown)}; compute the model from the same "
-            "annotations, for example with dawid_skene(ann)"
+            "annotations, for example with dawid_skene(annotations)"
         )
     soft = model.class_probabilities.astype(np.float64)
     known = ~np.isnan(soft).any(1)
@@ -306,8 +306,8 @@ def _checked_pairs(
     row, person = positions_of(items, ann.items), positions_of(names, people)
     if (row < 0).any():
         raise ValueError(
-            f"pairs= contains items that ann does not have: {format_names(items[row < 0])}. Correct the ids, or remove "
-            "these pairs"
+            f"pairs= contains items that the annotations do not have: {format_names(items[row < 0])}. Correct the ids, "
+            "or remove these pairs"
         )
     if (person < 0).any():
         raise ValueError(
