@@ -158,7 +158,7 @@ def test_the_archive_is_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monk
         ([trial(0, 10_000, 3)], "cifar10_test_test_idx '10000' is not an integer from 0 to 9999"),
         (
             [trial(0, 2, 3)],
-            "line 2: cifar10_test_test_idx is image number 2, but the test file of CIFAR-10 has only 2 images",
+            "line 2: the column cifar10_test_test_idx names image 2, but the test file of CIFAR-10 has only 2 images",
         ),
         (
             [trial(0, 0, 3, true_label=(TRUTH[0] + 1) % 10)],

@@ -119,7 +119,7 @@ def test_decompressed_files_without_published_checksums_are_checked_by_content(
         load_mnist(tmp_path, name=name)
     of_mnist = frozenset(SOURCES["mnist"].unzipped.values())
     monkeypatch.setitem(SOURCES, name, dataclasses.replace(SOURCES[name], other_dataset_checksums=of_mnist))
-    with pytest.raises(ValueError, match="train-images-idx3-ubyte belongs to MNIST"):
+    with pytest.raises(ValueError, match="train-images-idx3-ubyte is a file of MNIST"):
         load_mnist(tmp_path, name=name)
 
 

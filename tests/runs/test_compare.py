@@ -319,7 +319,7 @@ def test_folds_are_a_setting_of_the_methods_that_train_on_folds(crowd: Path) -> 
     result = compare("--methods", "majority-vote", *arguments, "--out", "other")
     assert result.exit_code == 2
     said = " ".join(result.output.split())
-    assert "--set folds: majority-vote trains no folds in a comparison" in said
+    assert "--set folds: in a comparison, majority-vote is trained once, without folds" in said
     assert "--folds" not in said  # compare has no such option
     result = compare("--methods", "consensus-training", *arguments[:-1], "folds=1", "--out", "other")
     assert result.exit_code == 2

@@ -222,7 +222,7 @@ def test_uploaded_images_are_found_by_their_name(tmp_path: Path, image_export: P
 def test_labels_without_inputs_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "labels.csv", "item,annotator,label\n1,ada,pos\n2,ada,neg\n")
     output = fit(path, tmp_path / "run")
-    assert "holds no texts or images of its items" in output
+    assert "found no texts or images in" in output
     assert "--inputs" in output
     assert "--text" in output
     assert not (tmp_path / "run").exists()

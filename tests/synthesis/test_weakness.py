@@ -133,8 +133,8 @@ FAR = {"X": None, "weakness": None}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"weakness": [0, 6]}, "weakness 6 is not a row of X, whose rows are 0 to 5"),
-        ({"weakness": [-1]}, "weakness -1 is not a row"),
+        ({"weakness": [0, 6]}, "weakness must hold row numbers of X, from 0 to 5, but it contains 6"),
+        ({"weakness": [-1]}, "row numbers of X, from 0 to .*contains -1"),
         ({"weakness": [0.5]}, "weakness must be one row number of X"),
         ({"weakness": []}, "weakness must be one row number of X"),
         ({"epsilon": -1}, "epsilon must be a distance, 0 or more, got -1"),

@@ -202,7 +202,7 @@ NEXT = {0: 1, 1: 2, 2: 0}
             r"distances= does not tell which image this is; also pass weakness=",
         ),
         (FAR | {"wrong": "looks", "weakness": [0]}, "weakness has 1 row numbers, but distances has 2 columns"),
-        (FAR | {"wrong": "looks", "weakness": [0, 6]}, "weakness 6 is not a row"),
+        (FAR | {"wrong": "looks", "weakness": [0, 6]}, "row numbers of X, from 0 to .*contains 6"),
         (FAR | {"wrong": "neighbour"}, r"Pass inputs=, .* or confusable=\{true class: similar class\}"),
         (
             {"wrong": "copy", "inputs": np.ones((6, 1))},

@@ -36,7 +36,11 @@ def mnist_kinds(
     ] = None,
     methods: Annotated[str | None, typer.Option(help="Methods, separated by commas. Default: all.")] = None,
     seeds: Annotated[
-        str, typer.Option(help="Random seeds of annotators, data split, settings and training, separated by commas.")
+        str,
+        typer.Option(
+            help="Random seeds, separated by commas. Every method is run once per seed. The seed determines the "
+            "simulated annotators, the data split, the settings that --tune tries, and the training."
+        ),
     ] = SEEDS,
     jobs: Jobs = None,
     cluster: Cluster = None,

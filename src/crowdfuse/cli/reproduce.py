@@ -253,7 +253,7 @@ def twomoon(
     split: Annotated[
         str,
         typer.Option(
-            help="Which share of the points is the training set. text: four fifths, as in the paper's text. code: "
+            help="Share of the points that are used for training. text: four fifths, as in the paper's text. code: "
             "one fifth, as in the paper's code."
         ),
     ] = "text",

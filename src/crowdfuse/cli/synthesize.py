@@ -30,8 +30,8 @@ def synthesize(
         str,
         typer.Option(
             help="How annotators err. weakness: each annotator errs on all images that are similar to one image, the "
-            "weakness image. hammer-spammer: each annotator is always right (hammer) or unreliable (spammer), "
-            "per class or on all items. habit: each annotator confuses certain classes."
+            "weakness image. hammer-spammer: an annotator is always right (hammer) or unreliable (spammer), "
+            "either on all items or on some classes only (see --by). habit: each annotator confuses certain classes."
         ),
     ] = "weakness",
     epsilon: Annotated[

@@ -22,10 +22,8 @@ def read_arrays(
     for name, keys in files.items():
         path = place / name
         if not path.exists():
-            raise FileNotFoundError(
-                f"{path} is missing. Expected {', '.join(files)} with the arrays "
-                f"{', '.join(key for group in files.values() for key in group)}, with one row per item; {otherwise}"
-            )
+            expected = " and ".join(f"{file} (arrays: {', '.join(group)})" for file, group in files.items())
+            raise FileNotFoundError(f"{path} is missing. The folder must contain {expected}; {otherwise}")
         try:
             with np.load(path, allow_pickle=False) as content:
                 found = [*keys, *(key for key in optional if key in content)]

@@ -196,9 +196,9 @@ def _refuse_other_images(trials: _Trials, data: CifarData) -> None:
     beyond = np.flatnonzero(trials.image >= len(data.y_test))
     if len(beyond):
         raise ValueError(
-            f"{trials.where}, line {trials.line[beyond[0]]}: cifar10_test_test_idx is image number "
-            f"{trials.image[beyond[0]]}, but the test file of CIFAR-10 has only {len(data.y_test):,} images. Replace "
-            f"the CIFAR-10 files by the official ones, which have {N_IMAGES:,} test images"
+            f"{trials.where}, line {trials.line[beyond[0]]}: the column cifar10_test_test_idx names image "
+            f"{trials.image[beyond[0]]}, but the test file of CIFAR-10 has only {len(data.y_test):,} images. Download "
+            f"the official files of CIFAR-10 again; they have {N_IMAGES:,} test images"
         )
     _refuse_other_truth(trials, data.y_test, "CIFAR-10's own test file, whose images may be in another order,")
 

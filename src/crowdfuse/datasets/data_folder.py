@@ -36,8 +36,8 @@ def refuse_missing(place: Path, files: Sequence[str], name: str, published: str)
     missing = [file for file in files if not (place / file).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: no {', '.join(missing)} in {place}. {published}; choose the parent of the folder {place.name} "
-            f"with folder= or {DATA_FOLDER_VARIABLE}"
+            f"{name}: no {', '.join(missing)} in {place}. {published}. Or, if the data is elsewhere, pass the folder "
+            f"that contains the folder {place.name} as folder=, or set {DATA_FOLDER_VARIABLE} to it"
         )
 
 

@@ -186,8 +186,8 @@ def _read(path: Path, source: Source, shape: tuple[int, ...]) -> NDArray[np.uint
             )
     elif checksum(content, like="sha256:") in source.other_dataset_checksums:
         raise ValueError(
-            f"{path} belongs to MNIST, but this is another data set with the same file names. Move the file to a "
-            "folder called mnist"
+            f"{path} is a file of MNIST, but its folder must hold another data set, whose files have the same names. "
+            "Move the file to a folder called mnist"
         )
     values = read_idx(gzip.decompress(content) if is_zipped else content, str(path))
     if values.shape != shape:

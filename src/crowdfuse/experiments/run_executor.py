@@ -307,8 +307,8 @@ def _input_values(split: DataSplit) -> NDArray[Any]:
     """Return the inputs as an array, for class means."""
     if isinstance(split.X, ImageFiles):
         raise ValueError(
-            "habits and wrong='neighbour' require class means, which are not computed for images in files; use "
-            "--scale desk, which reads features of the images"
+            "annotators of kind habit or with wrong='neighbour' are simulated with the mean input of each class, which "
+            "is not computed for image files; use --scale desk, which reads features of the images"
         )
     values: NDArray[Any] = split.X.values
     return values
@@ -353,9 +353,9 @@ def correctness_auroc(classifier: CrowdClassifier, X: Inputs, crowd: SyntheticCr
     dict of str to list of float
         Two lists with one AUROC per annotator. It measures how well a score separates the training items on which the
         annotator is right from the other training items. For `auroc_weights`, the score is the annotator's weight. For
-        `auroc_diagonals`, it is the entry P[said, said] of the confusion matrix, where "said" is the given label: the
-        estimated probability that the label is right. The dict is empty if the matrices of the method do not depend on
-        the item, or if an annotator is always right or always wrong.
+        `auroc_diagonals`, it is the entry P[said, said] of the confusion matrix, where "said" is the annotator's label:
+        the estimated probability that this label is right. The dict is empty if the matrices of the method do not
+        depend on the item, or if an annotator is always right or always wrong.
     """
     is_correct = crowd.is_correct
     if classifier.confusion_given_ != "said" or is_correct.all(0).any() or (~is_correct).all(0).any():

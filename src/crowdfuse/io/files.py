@@ -136,7 +136,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
 def refuse_foreign(path: Path, marker: str) -> None:
     """Raise an error if a path is a file, or a folder without the file `marker` (crowdfuse did not write it)."""
     if path.is_file():
-        raise FileExistsError(f"{path} is a file, but the output is a folder; choose another name")
+        raise FileExistsError(f"{path} is a file, but a folder must be created with this name; choose another name")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         raise FileExistsError(
             f"{path} will not be replaced, because it has no {marker} and so was not written by crowdfuse; choose "

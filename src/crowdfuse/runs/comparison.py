@@ -379,8 +379,8 @@ class Comparison:
         if "folds" in settings:
             if not estimator_class(method).cross_fits_itself:
                 raise ValueError(
-                    f"--set folds: {method} trains no folds in a comparison; leave out {method} (--methods), or leave "
-                    "out --set folds"
+                    f"--set folds: in a comparison, {method} is trained once, without folds; leave out {method} "
+                    "(--methods), or leave out --set folds"
                 )
             folds = check_folds(settings["folds"])
         settings = {name: value for name, value in settings.items() if name != "folds"}

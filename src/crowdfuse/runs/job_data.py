@@ -160,8 +160,8 @@ def _load_found(job: Job, found: ExportInputs | None) -> LoadedInputs:
     """Return the inputs in the file of labels; an error if it holds no inputs."""
     if found is None:
         raise ValueError(
-            f"{job.labels} holds no texts or images of its items. Pass the inputs with --inputs, or the name of the "
-            "field that holds them with --text"
+            f"found no texts or images in {job.labels}. If they are in another file or folder, name it with --inputs. "
+            "If they are in this file, name their field with --text"
         )
     return load_export_inputs(
         found,

@@ -84,7 +84,10 @@ def habit_annotators(
     elif n_annotators is None and n_habits is None:
         pairs = _check_habits(habits, classes)
     else:
-        raise ValueError("habits already define the annotators: leave out n_annotators and n_habits")
+        raise ValueError(
+            "habits= already lists the habits of every annotator, so n_annotators and n_habits have no use: leave out "
+            "n_annotators and n_habits"
+        )
     shares = _check_share(share, len(pairs))
 
     means = class_means(inputs, truth, len(classes))

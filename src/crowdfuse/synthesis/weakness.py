@@ -276,7 +276,9 @@ def _check_weakness(weakness: Sequence[int], n_items: int) -> IntArray:
         raise ValueError(f"weakness must be one row number of X for each annotator, got {weakness!r}")
     outside = rows[(rows < 0) | (rows >= n_items)]
     if len(outside):
-        raise ValueError(f"weakness {format_names(outside)} is not a row of X, whose rows are 0 to {n_items - 1:,}")
+        raise ValueError(
+            f"weakness must hold row numbers of X, from 0 to {n_items - 1:,}, but it contains {format_names(outside)}"
+        )
     return rows.astype(np.int64)
 
 
