@@ -75,7 +75,7 @@ class FrozenEncoder(Encoder):
         Parameters
         ----------
         inputs : Inputs
-            Texts or images of the training items.
+            The inputs of the training items: texts or images, whichever this encoder reads.
 
         Returns
         -------

@@ -27,8 +27,8 @@ class ImageEncoder(FrozenEncoder):
     """A frozen network that turns images into features.
 
     Pixels are scaled to the range from 0 to 1, then normalized with a mean and standard deviation. For networks of
-    torchvision and timm, these are the values that the package gives for the network. For other networks, they are the
-    values of ImageNet. Features are computed on the CPU.
+    torchvision and timm, both are taken from the package, which lists them for each of its networks. For other
+    networks, the mean and standard deviation of ImageNet are used. Features are computed on the CPU.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class ImageEncoder(FrozenEncoder):
         of a pretrained network, "torchvision/NAME" or "timm/NAME". The network maps images (N, 3, size, size) to
         features (N, D) or (N, D, H, W). Features (N, D, H, W) are averaged over H and W.
     image_size : int, default=None
-        Height and width of images in pixels. None: the size of the training images, with one exception. If the training
-        images are `ImageFiles` with the default size of 224, the size that torchvision or timm gives for the network
-        is used, if there is any.
+        Height and width of images in pixels. None: the size of the training images. But if the training images are
+        `ImageFiles` with the default size of 224, and the network is one of torchvision or timm, the size that the
+        package lists for the network is used.
 
     Examples
     --------

@@ -18,8 +18,8 @@ TEXTS_PER_CALL = 1024
 class TextFunctionEncoder(FrozenEncoder):
     """Encodes texts with a function that returns one row of numbers per string.
 
-    When the encoder of a saved model is first used, it checks whether the function has changed since training: the
-    results for two fixed texts must be the same.
+    If the encoder belongs to a saved model, its first use checks whether the function has changed since training: the
+    function must return the same features for two fixed texts as in training, up to rounding.
 
     Parameters
     ----------

@@ -204,7 +204,8 @@ class Experiment:
         values : sequence of float or str, default=()
             Values of the parameter that the experiment varies. If empty, the values of the experiment.
         methods : sequence of str, default=()
-            Names of methods and of further rows of the table, such as "true-label". If empty, those of the experiment.
+            Rows of the table of results: names of learning methods, or names of rows that the experiment defines in
+            `extra_rows`. If empty, the rows that the experiment runs by default.
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None

@@ -168,7 +168,9 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the store against other processes. Two grids with the same store would execute the same runs twice.
+        """Lock the store, so that no other process can lock it at the same time.
+
+        Without the lock, two processes that use the same store could execute the same runs twice.
 
         Returns
         -------

@@ -18,7 +18,8 @@ def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
     path : Path
         A file of labels, as in `crowdfuse.io.read_labels`.
     reading : Reading
-        The options for reading labels. `text` is the name of the field that holds the inputs.
+        The options for reading labels. `reading.text` is the name of the field that holds the inputs; if it is None,
+        the field is detected.
 
     Returns
     -------
@@ -54,7 +55,8 @@ def read_labels_and_inputs(path: Path, reading: Reading) -> tuple[Annotations, E
     path : Path
         A file of labels, as in `crowdfuse.io.read_labels`.
     reading : Reading
-        The options for reading labels. `text` is the name of the field that holds the inputs.
+        The options for reading labels. `reading.text` is the name of the field that holds the inputs; if it is None,
+        the field is detected.
 
     Returns
     -------

@@ -192,15 +192,15 @@ def read_features(
     path : Path
         A file or a folder:
 
-        - ``.npz`` with the arrays ``X`` and ``items``. An array ``short_names`` with a second id for each row is
-          optional.
+        - ``.npz`` with the arrays ``X`` and ``items`` (the id of each row). It may also have an array ``short_names``,
+          with a second id for each row; labels can then use either id.
         - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`. The item ids are the row numbers.
         - ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` with an item column, and with numeric columns or a column of
           texts.
         - A folder of images. The item ids are the paths relative to the folder. The annotations may name an item
           without its extension: `one` for `one.png`.
     item : str, default=None
-        Name of the item column of a table; by default a column with a usual name.
+        Name of the item column of a table. By default, a column that is called item, task, example or similar.
     text : str, default=None
         Name of the column of texts in a table. By default, the column is detected by its name or content. If a table
         has a column of texts, only this column is read.
@@ -259,7 +259,7 @@ def _read_numpy(path: Path) -> LoadedInputs:
                 if "X" not in content:
                     held = format_names(content.files)
                     raise ValueError(
-                        f"it has no array 'X', only {held}; write it with np.savez(path, X=X, items=items)"
+                        f"the file has no array 'X', only {held}; write it with np.savez(path, X=X, items=items)"
                     )
                 arrays = {name: content[name] for name in ("X", "items", "short_names") if name in content}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
@@ -303,7 +303,7 @@ def read_texts(
     path : Path
         A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file with one row per item.
     item : str, default=None
-        Name of the item column; by default a column with a usual name.
+        Name of the item column. By default, a column that is called item, task, example or similar.
     text : str, default=None
         Name of the column of texts. By default, the column is detected by its name, such as text, or by its content.
     needs_items : bool, default=True

@@ -108,7 +108,8 @@ def read_gold(
         with a common name is used, such as ``item`` or ``task``, or the id column that a labelling tool writes, such as
         ``_input_hash``. If there is no such column, the column of texts is used.
     label : str, default=None
-        Name of the label column of a table; by default a column with a usual name. Not used for an export.
+        Name of the label column of a table. By default, a column that is called label, answer or similar. Not used for
+        an export.
     question : str, default=None
         The question whose answers are read from an export. Required if there are several questions.
     on_bad : {'error', 'drop'}, default='error'

@@ -76,9 +76,9 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
     Parameters
     ----------
     path : Path
-        A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file; an export of a labelling tool (``.json``, ``.jsonl``);
-        doccano's ``.zip`` or folder of files per annotator; or the folder of a Hugging Face dataset. Text files may be
-        compressed (``.csv.gz``).
+        A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file; an export of a labelling tool (``.json``, ``.jsonl``); an
+        export of doccano with one file per annotator, as a ``.zip`` file or as a folder; or the folder of a Hugging
+        Face dataset. Text files may be compressed (``.csv.gz``).
     reading : Reading
         The options for reading labels.
 

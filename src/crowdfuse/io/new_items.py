@@ -54,8 +54,8 @@ def read_new_items(path: Path, *, item: str | None = None, text: str | None = No
     path : Path
         A file or folder of one of the kinds that hold labels.
     item : str, default=None
-        Name of the field that identifies items. By default the id of the labelling tool, or a column with a usual name,
-        so that the ids are the same as in `crowdfuse.io.read_labels`.
+        Name of the field that identifies items. By default the id of the labelling tool, or a column that is called
+        item or similar, so that the ids are the same as in `crowdfuse.io.read_labels`.
     text : str, default=None
         Name of the field that holds the texts or image paths. By default, the field is detected by its name or content.
 

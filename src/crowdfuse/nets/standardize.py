@@ -58,7 +58,7 @@ class Standardize(nn.Module):
         inputs : Inputs
             The training inputs.
         rows : ndarray of shape (n_rows,)
-            Rows to use.
+            Positions in `inputs` of the rows from which mean and scale are computed.
         """
         block_rows = min(MAX_BLOCK_ROWS, max(1, MAX_BLOCK_VALUES // max(1, int(np.prod(inputs.item_shape)))))
         if not inputs.in_memory:

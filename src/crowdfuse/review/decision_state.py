@@ -13,9 +13,9 @@ from crowdfuse.review.ledger import LedgerEntry
 class DecisionState:
     """The current decision on each item, after some or all lines of the ledger have been applied.
 
-    The ledger is the file of all decisions; see `Ledger`. A line of the ledger settles an item (decides its class),
-    skips an item, or undoes an earlier line. The current line about an item is the last "settle" or "skip" line about
-    the item that has not been undone.
+    The ledger is the file of all decisions of the reviewers; see `Ledger`. A line of the ledger settles an item
+    (decides its class), skips an item, or undoes an earlier line. The current decision on an item is the last "settle"
+    or "skip" line about the item that has not been undone.
 
     Parameters
     ----------
@@ -57,7 +57,10 @@ class DecisionState:
             self.version[entry["item"]] = self.n_lines = entry["line"]
 
     def decision_on(self, item: str) -> LedgerEntry | None:
-        """Return the current ledger line about an item.
+        """Return the latest decision on an item that has not been undone.
+
+        A decision is a line of the ledger, the file in which the review page records what reviewers do. It settles the
+        item (decides its class) or skips it.
 
         Parameters
         ----------
@@ -67,13 +70,17 @@ class DecisionState:
         Returns
         -------
         entry : dict or None
-            The ledger line, with action "settle" or "skip". None if there is no such line, or all have been undone.
+            The decision, with action "settle" or "skip". None if there is no decision on the item, or if all decisions
+            on it have been undone.
         """
         lines = self._valid.get(item)
         return lines[-1] if lines else None
 
     def is_settled(self, item: str) -> bool:
-        """Return whether an item is settled: the current ledger line about it decides its class.
+        """Return whether an item is settled.
+
+        It is settled if the latest decision on the item that has not been undone decides its class. It is not settled
+        if this decision is a skip, or if there is no decision.
 
         Parameters
         ----------
@@ -88,18 +95,18 @@ class DecisionState:
         return entry is not None and entry["action"] == "settle"
 
     def settled(self) -> dict[str, LedgerEntry]:
-        """Return the current decisions on the classes of items. Items whose current line is a skip are left out.
+        """Return, for each settled item, the latest decision that has not been undone. Skipped items are left out.
 
         Returns
         -------
         decisions : dict of str to dict
-            Maps each settled item to its current ledger line, in the order in which the lines were written.
+            Maps each settled item to its decision, the oldest decision first.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["action"] == "settle"]
         return {entry["item"]: entry for entry in sorted(last, key=lambda entry: int(entry["line"]))}
 
     def last_of(self, reviewer: str) -> LedgerEntry | None:
-        """Return the last of the current ledger lines of a reviewer: lines that were neither undone nor replaced.
+        """Return the latest decision of a reviewer that was neither undone nor replaced by a later decision.
 
         Parameters
         ----------
@@ -109,7 +116,7 @@ class DecisionState:
         Returns
         -------
         entry : dict or None
-            None if there is no such line.
+            None if the reviewer has no such decision.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["who"] == reviewer]
         return max(last, key=lambda entry: int(entry["line"]), default=None)

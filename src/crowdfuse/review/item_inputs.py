@@ -40,12 +40,12 @@ class NoPictureError(LookupError):
 
 
 class ItemInputs:
-    """The inputs and the model of a run, if their files still exist.
+    """The inputs and the model of a run folder of `crowdfuse fit`, as far as their files still exist.
 
     Parameters
     ----------
     run : RunFolder
-        The run.
+        The run folder.
 
     Attributes
     ----------
@@ -131,9 +131,9 @@ class ItemInputs:
         return description["kind"] == "image" and bool(description["exists"])
 
     def picture(self, index: int) -> tuple[bytes, str]:
-        """Return the image of an item, encoded again so that any browser can show it.
+        """Return the image of an item as a PNG or JPEG file, so that any browser can show it.
 
-        The original file is never sent.
+        The image is always encoded again. The bytes of the original file are never returned.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ LedgerEntry = dict[str, Any]
 
 
 class LedgerError(ValueError):
-    """Error: the ledger file was edited, shortened or removed. The message has the number of the line."""
+    """Error: the ledger file was edited, shortened or removed. If one line is faulty, the message says which."""
 
 
 class Ledger:

@@ -104,7 +104,8 @@ class ReviewSession:
             - `model_sha256`: SHA-256 of the weights of the model.
             - `classes`: list with the `name` of each class and its keyboard `key` (None if there are too many classes).
             - `annotators`: list with the `name`, `n_labels`, `accuracy`, `accuracy_low` and `accuracy_high` of each
-              annotator with labels, sorted by the upper end of the accuracy interval, lowest first.
+              annotator with labels, sorted by `accuracy_high` (the upper end of the interval of the accuracy), lowest
+              first.
             - `decisions_file`: path of the ledger.
             - `notes`: messages for the reviewer.
         """
@@ -203,7 +204,7 @@ class ReviewSession:
         Returns
         -------
         entry : dict of str to Any
-            The new ledger line.
+            The decision, as the new line of the ledger (the file of all decisions).
 
         Raises
         ------
@@ -231,7 +232,7 @@ class ReviewSession:
         Returns
         -------
         entry : dict of str to Any
-            The new ledger line.
+            The decision, as the new line of the ledger (the file of all decisions).
 
         Raises
         ------

@@ -221,20 +221,20 @@ def _describe_type(hint: Any) -> str:
 
 
 def resolve_job_path(run: Path, path: str) -> Path:
-    """Find a file of a job, even if the run was started in another folder than the current folder.
+    """Find a file whose path is stored in a job. A relative path may start from another folder than the current one.
 
     Parameters
     ----------
     run : Path
         The run folder.
     path : str
-        The path as stored in the job. A relative path is looked up in the current folder, then in each parent of the
-        run folder.
+        The path as stored in the job. A relative path is tried from the current folder first, then from the folder that
+        contains the run folder, and from each folder above.
 
     Returns
     -------
     resolved : Path
-        The first of these paths that exists. If none exists, `path`.
+        The first of these paths at which there is a file or folder. If there is none, `path` itself.
     """
     candidates = [Path(path), *(folder / path for folder in run.resolve().parents)]
     return next((candidate for candidate in candidates if candidate.exists()), Path(path))
