@@ -648,11 +648,11 @@ def test_folds_that_come_before_the_model_are_trained_in_processes_and_resumed(
     start(asked, tmp_path / "whole", force=False, verbose=0)
     train = FoldTraining._train
 
-    def stop_at_the_vote(training: FoldTraining, checkpoint: Path | None) -> Any:
-        return train(training, checkpoint) if training.title.startswith("gated") else None
+    def stop_after_gated(training: FoldTraining, checkpoint: Path | None) -> Any:
+        return train(training, checkpoint) if training.title.startswith("gated,") else None
 
     with monkeypatch.context() as patch:
-        patch.setattr(FoldTraining, "_train", stop_at_the_vote)
+        patch.setattr(FoldTraining, "_train", stop_after_gated)
         summary = start(asked, tmp_path / "run", force=False, verbose=0)
     assert summary["interrupted"]
     assert sorted(path.name for path in (tmp_path / "run" / "folds").glob("*.npz")) == ["gated-1.npz", "gated-2.npz"]
@@ -694,7 +694,7 @@ def test_ctrl_c_after_the_folds_keeps_their_consensus(
     assert files(tmp_path / "run") == FINISHED
 
 
-@pytest.mark.parametrize(("method", "n_before", "n_trainings"), [("consensus-training", 0, 5), ("majority-vote", 1, 3)])
+@pytest.mark.parametrize(("method", "n_before", "n_trainings"), [("consensus-training", 0, 11), ("majority-vote", 1, 3)])
 def test_lines_of_folds_in_processes_count_all_trainings(
     crowd: dict[str, Any],
     tmp_path: Path,
