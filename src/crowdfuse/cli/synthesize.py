@@ -47,7 +47,7 @@ def synthesize(
     accuracies: Annotated[
         str | None,
         typer.Option(
-            help="weakness: target accuracy of each annotator, separated by commas. Use it instead of --weakness."
+            help="weakness: target accuracy of each annotator, separated by commas; cannot be combined with --weakness."
         ),
     ] = None,
     wrong: Annotated[
@@ -90,7 +90,7 @@ def synthesize(
     ] = None,
     n_habits: Annotated[
         int | None,
-        typer.Option(help="habit: number of random habits per annotator. Use it instead of --habits.", min=1),
+        typer.Option(help="habit: number of random habits per annotator; cannot be combined with --habits.", min=1),
     ] = None,
     share: Annotated[
         str | None,

@@ -29,7 +29,8 @@ class MaDLClassifier(CrowdClassifier):
     confusions : {"isotropic", "diagonal", "full"}
         What is learned per item and annotator. "isotropic": the probability of a right label, with all wrong classes
         equally likely. "diagonal": the probability of a right label for each true class. "full": a whole confusion
-        matrix, as in the authors' code; it is so flexible that training sometimes does not find the classes.
+        matrix, as in the code of Herde et al.; it is so flexible that the network sometimes does not learn to predict
+        the true classes.
     weights : {"density", "uniform"}
         Weights of the annotators in the loss. "density": an annotator who resembles many other annotators has a low
         weight, so that annotators who copy each other do not outvote the rest. "uniform": all annotators have the same
@@ -56,7 +57,8 @@ class MaDLClassifier(CrowdClassifier):
 
     Notes
     -----
-    The weights that `annotator_weights()` returns are proportional to `weights_` on every item. A low weight means that
+    `annotator_weights()` returns weights per item. For this learning method they are `weights_` divided by their sum
+    over the annotators of the item. A low weight means that
     the annotator resembles many others. It does not mean that the annotator is inaccurate. For the accuracy per item,
     see the diagonals of the matrices that `confusion_matrices()` returns. `fused_labels()` combines the network's
     prediction (the prior) with the labels (the evidence) by Bayes' rule.

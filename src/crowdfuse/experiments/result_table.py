@@ -97,7 +97,8 @@ class PairedDifference:
     n_pairs : int
         Number of pairs of runs. Each pair has one run of each method.
     n_seeds : int
-        Number of seeds. If there are several values of the parameter, each seed has one pair per value.
+        Number of seeds. If the experiment varies a setting, each seed has
+        one pair of runs per value of this setting.
     mean : float
         Mean difference, in percentage points.
     low, high : float or None

@@ -171,7 +171,9 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
         try:
             X = X.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{name} must hold numbers: argument must be a string or a number ({error})") from error
+            raise type(error)(
+                f"{name} must hold numbers, but has another value ({error}; the argument must be a string or a number)"
+            ) from error
     if X.dtype.kind == "c":
         raise ValueError(f"{name} holds complex numbers. Complex data not supported")
     if X.dtype.kind not in "fiub":

@@ -152,7 +152,7 @@ class Reading:
     sep: str | None = field(
         default=None,
         metadata={
-            "doc": "The character that separates the columns of a text file: one character, or 'tab'. By default, the "
+            "doc": "For text files only: the character that separates the columns, or 'tab'. By default, the "
             "character is detected: comma, semicolon, tab or vertical bar, whichever splits the header into the most "
             "columns.",
             "help": "Character that separates the columns of a text file, such as ';' or tab. Default: detected.",

@@ -97,8 +97,8 @@ class Phase(NamedTuple):
         Validation chooses the best epoch among several epochs, called candidates. This setting says which epochs of
         this phase are candidates. "epoch": all epochs, and the candidates of earlier phases are dropped. "end": only
         the last epoch. "any": all epochs. "never": no epoch. With "end", "any" and "never", the candidates of earlier
-        phases remain. With "never", the chosen weights are completed: the parts in `trainable`, if given, get their
-        weights from the end of this phase.
+        phases remain. With "never", the network keeps the weights of the epoch chosen earlier, except that the parts in
+        `trainable`, if given, have their weights from the end of this phase.
     """
 
     name: str

@@ -28,8 +28,9 @@ def habit_annotators(
     """Create annotators who confuse similar classes: items of class a that look like class b get the label b.
 
     Such a confusion of class a with class b is called a habit. An item looks like class b if its input is near the mean
-    of class b. All other labels are right. In the paper's Figure 1, one annotator labels some 5s as 6, and another
-    labels some 1s as 2. The missing labels are drawn at random, and so are the habits if `habits` is not given.
+    of class b. All other labels are right. For example, with images of digits, one annotator labels some 5s as 6 (as
+    in Figure 1 of Gao et al., 2022). If `missing` is above 0, the labels that are left out are drawn at random. If
+    `habits` is None, the habits are drawn at random, too.
 
     Parameters
     ----------
