@@ -694,7 +694,9 @@ def test_ctrl_c_after_the_folds_keeps_their_consensus(
     assert files(tmp_path / "run") == FINISHED
 
 
-@pytest.mark.parametrize(("method", "n_before", "n_trainings"), [("consensus-training", 0, 11), ("majority-vote", 1, 3)])
+@pytest.mark.parametrize(
+    ("method", "n_before", "n_trainings"), [("consensus-training", 0, 11), ("majority-vote", 1, 3)]
+)
 def test_lines_of_folds_in_processes_count_all_trainings(
     crowd: dict[str, Any],
     tmp_path: Path,
