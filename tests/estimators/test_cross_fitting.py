@@ -9,10 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from crowdfuse import (
+    ConsensusTrainingClassifier,
+    CrowdClassifier,
     MajorityVoteClassifier,
     MaxMIGClassifier,
     SingleAnnotatorClassifier,
     TrueLabelClassifier,
+    load,
 )
 from crowdfuse.estimators.cross_fitting import OutOfFold, read_fold, write_fold
 
@@ -112,3 +115,21 @@ def test_one_item_cannot_be_cross_fitted_and_the_result_says_so() -> None:
     found = MajorityVoteClassifier(epochs=1, classes=[0, 1]).fit(X, Y).consensus(X, Y, folds=5)
     assert found.n_folds == 0
     assert any("only one item to learn from" in line for line in found.limitations)
+
+
+# ---- gold that fit was called with ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ConsensusTrainingClassifier, MajorityVoteClassifier])
+def test_the_consensus_uses_the_gold_of_fit(kind: type[CrowdClassifier], tmp_path: Path) -> None:
+    X, truth, Y = crowd()
+    gold = np.where(np.arange(60) < 20, truth, np.nan)
+    clf = kind(epochs=2, random_state=0).fit(X, Y, gold=gold)
+    found, expected = clf.consensus(X, Y, folds=2), clf.consensus(X, Y, gold=gold, folds=2)
+    np.testing.assert_array_equal(found.class_probabilities, expected.class_probabilities)
+    np.testing.assert_array_equal(found.consensus[:20], truth[:20])
+    assert found.limitations == expected.limitations
+    clf.save(tmp_path / "model")
+    for other in (clf.consensus(X[::-1], Y[::-1], folds=2), load(tmp_path / "model").consensus(X, Y, folds=2)):
+        assert other.gold_codes is None
+        assert any("trained with gold labels" in sentence for sentence in other.limitations)

@@ -281,7 +281,7 @@ def test_the_consensus_needs_no_further_training(monkeypatch: pytest.MonkeyPatch
     result = clf.consensus(X, labels)
     assert not calls
     assert result.n_folds == 5
-    assert clf.consensus(X, labels, folds=0).n_folds == 0
+    assert clf.consensus(X, labels, folds=0).n_folds == 5
     assert not calls
     other = clf.consensus(
         X[:100], labels[:100]
@@ -415,6 +415,20 @@ def test_fewer_items_than_folds_are_fewer_trainings() -> None:
     prepared = clf.prepare(X, Annotations.from_matrix(labels, classes=range(K)))
     assert [len(clf.training_costs(n)) for n in (1, 2, 3, 5, 100)] == [1, 11, 16, 26, 26]
     assert len(clf.fold_trainings(prepared)) == 15
+
+
+def test_without_folds_there_is_no_finding_about_predictions() -> None:
+    X, labels, _ = make_crowd(300)
+    result = ConsensusTrainingClassifier(epochs=2, folds=0, classes=range(K)).fit(X, labels).consensus(X, labels)
+    assert not {finding.kind for finding in result.findings} & {"class_never_predicted", "labels_ignore_inputs"}
+
+
+def test_the_folds_of_fit_are_used_whatever_folds() -> None:
+    X, labels, _ = make_crowd()
+    clf = ConsensusTrainingClassifier(epochs=2, folds=2, classes=range(K)).fit(X, labels)
+    given, expected = clf.consensus(X, labels, folds=0), clf.consensus(X, labels)
+    assert given.n_folds == 2
+    np.testing.assert_array_equal(given.class_probabilities, expected.class_probabilities)
 
 
 def test_slow_backbones_have_two_candidates() -> None:

@@ -357,7 +357,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         array(['cat'], dtype='<U3')
         """
         draft = copy.copy(self)  # an error leaves self unchanged
-        draft.fit_prepared(draft.prepare(X, y, items, gold, validation, sample_weight))
+        prepared = draft.prepare(X, y, items, gold, validation, sample_weight)
+        draft._gold_of_fit = None if gold is None else (prepared.data.inputs.fingerprint, prepared.data.gold)
+        draft.fit_prepared(prepared)
         self.__dict__ = draft.__dict__
         return self
 

@@ -101,10 +101,10 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     Notes
     -----
-    `consensus()` uses the cross-fitted classifiers of `fit()`, so it does not train again if it gets the same data.
-    Gold labels given to `fit()` are treated as certain. `partial_fit()` computes the consensus from the labels and the
-    predictions of the networks, without cross-fitting. docs/consensus-training.md explains the learning method, the
-    variants that were tried, and the cases in which it fails.
+    `consensus()` uses the cross-fitted classifiers of `fit()`, so it does not train again if it gets the same data, and
+    then ignores `folds`. Gold labels given to `fit()` are treated as certain. `partial_fit()` computes the consensus
+    from the labels and the predictions of the networks, without cross-fitting. docs/consensus-training.md explains the
+    learning method, the variants that were tried, and the cases in which it fails.
 
     References
     ----------
@@ -331,16 +331,16 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         labels = (ann if labels is None else labels).with_classes(self.classes_)
         if not self.folds:
             return self._labels_alone(inputs, labels)
-        if not check_folds(folds):
-            return predict_items(self, inputs, labels, 0)
         known = np.full(len(inputs), -1) if gold is None else np.asarray(gold, np.int64)
         cross_fitted: CrossFitted | None = getattr(self, "_cross_fitted", None)
-        if cross_fitted is None or not _was_trained_on(cross_fitted.data, inputs, labels, known):
-            names = None if gold is None else [self.classes_[k] if k >= 0 else None for k in gold]
-            copy = clone(self).set_params(classes=list(self.classes_), checkpoint=None)
-            copy.fit(inputs, ann, gold=names, validation=validation)
-            return None if copy.interrupted_ else copy._merge(copy._cross_fitted, inputs, labels)
-        return self._merge(cross_fitted, inputs, labels)
+        if cross_fitted is not None and _was_trained_on(cross_fitted.data, inputs, labels, known):
+            return self._merge(cross_fitted, inputs, labels)
+        if not check_folds(folds):
+            return predict_items(self, inputs, labels, 0)
+        names = None if gold is None else [self.classes_[k] if k >= 0 else None for k in gold]
+        copy = clone(self).set_params(classes=list(self.classes_), checkpoint=None)
+        copy.fit(inputs, ann, gold=names, validation=validation)
+        return None if copy.interrupted_ else copy._merge(copy._cross_fitted, inputs, labels)
 
     def _labels_alone(self, inputs: Inputs, labels: Annotations) -> OutOfFold:
         """Return predictions that tell nothing about labelled items, so that their consensus rests on the labels."""

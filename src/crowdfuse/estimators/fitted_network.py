@@ -35,6 +35,7 @@ class FittedNetwork:
     method_: Method
     encoder_: Encoder | None
     classes_: NDArray[Any]
+    gold_used_for_: str
     annotators_: NDArray[Any]
     input_shape_: tuple[int, ...]
     n_features_in_: int

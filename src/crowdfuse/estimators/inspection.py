@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
     from crowdfuse.report import Report
 
+NO_GOLD = "The classifier was trained with gold labels, but this consensus does not use them. Pass gold= to use them."
+
 
 class LabelLogProbabilities(NamedTuple):
     """Log-probabilities of classes and labels; see `CrowdClassifier.label_log_probabilities`.
@@ -425,7 +427,9 @@ class Inspection(FittedNetwork):
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
             Name of the true class of each item; None or NaN if unknown. Known classes are treated as certain. The
-            copies of the classifier also use these classes in training, as if they were passed to `fit`.
+            copies of the classifier also use these classes in training, as if they were passed to `fit`. None: the gold
+            labels that `fit` was called with, if X is the same as in `fit`. A classifier from `load` does not have
+            them.
         folds : int, default=5
             Number of folds; one copy of the classifier is trained per fold. If 0, no copy is trained: this fitted
             classifier predicts all items, and the `limitations` of the result warn that the confidence is too high.
@@ -461,11 +465,22 @@ class Inspection(FittedNetwork):
         folds = check_folds(folds)
         inputs = self._inputs(X)
         ann = align(annotations, len(inputs), items)
+        if gold is None:
+            gold = self._gold_from_fit(inputs)
         codes = None if gold is None else gold_codes(gold, self.classes_, len(inputs))
         found = self._out_of_fold(inputs, ann, codes, folds)
         if found is None:
             raise KeyboardInterrupt
+        if gold is None and "training" in self.gold_used_for_:
+            found = found._replace(limitations=(*found.limitations, NO_GOLD))
         return combine(cast("CrowdClassifier", self), inputs, ann, found, gold)
+
+    def _gold_from_fit(self, inputs: Inputs) -> list[Any] | None:
+        """Return the gold labels that `fit` was called with for these inputs, by name; None if there are none."""
+        fingerprint, codes = getattr(self, "_gold_of_fit", None) or (None, None)
+        if codes is None or fingerprint != inputs.fingerprint:
+            return None
+        return [self.classes_[code] if code >= 0 else None for code in codes]
 
     def _out_of_fold(
         self,

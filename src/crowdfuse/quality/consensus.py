@@ -411,7 +411,9 @@ def consensus(
     if (certain >= 0).any():  # the diagnostics compare gold with a consensus that does not use gold
         unknown = np.full_like(certain[labelled], -1)
         fit_without_gold = fit_posterior(votes, labelled_log_p, unknown, max_sharpness, gate)
-    predicted_codes = None if shown is None else log_p.argmax(1)
+    predicted_codes = None
+    if shown is not None:  # equal probabilities of all classes are no prediction
+        predicted_codes = np.where(np.ptp(log_p, axis=1) > 0, log_p.argmax(1), -1)
     judged = _class_probabilities(fit_without_gold, log_p, _temperature(fit_without_gold)[1])
     findings = diagnose(ann, judged, predicted=predicted_codes, out_of_fold=n_folds != 0, gold=certain)
     return _result(fit, log_p, certain, None if shown is None else probabilities, shown, n_folds, findings, seed)
@@ -519,7 +521,8 @@ def _limitations(
     elif not (np.diff(ann.indptr) > 1).any():
         found.append(
             "No item has more than one label, so the accuracy of the annotators is estimated from the classifier or "
-            "gold labels alone."
+            "gold labels alone. Mistakes that the classifier has learned from the labels remain unseen, so the "
+            "confidence may be too high. Collect a second label for some items, or give some gold labels."
         )
     if not fit.converged:
         found.append("The estimation stopped before it converged, so the confidences may be inaccurate.")
