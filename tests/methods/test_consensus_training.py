@@ -435,8 +435,9 @@ def test_slow_backbones_have_two_candidates() -> None:
     _, labels, _ = make_crowd(20)
     ann = Annotations.from_matrix(labels, classes=range(K))
     for shape, backbone, n_candidates in (
-        ((2_000,), "auto", 5),
+        ((1_999,), "auto", 5),
         ((2_001,), "auto", 2),
+        ((4,), torch.nn.Linear(4, 3), 5),
         ((16, 16), "auto", 2),
         ((16, 16), "mlp", 5),
     ):

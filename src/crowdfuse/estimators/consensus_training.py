@@ -41,7 +41,7 @@ MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000
 MIN_EPOCHS = 2  # one for the class networks and one for the gate network
 OWN_COST = 0.5  # expected time of the last training, relative to gated
 FAST_BACKBONES = ("mlp", "identity")
-MAX_FAST_FEATURES = 2_000  # with 10,000 features, a step of an MLP takes over ten times as long as with 500
+MAX_FAST_WEIGHTS = 256_000  # 2,000 features and 128 units; with 10,000 features, a step takes five times as long
 OWN_SETTINGS = ("encoder", "classes", "checkpoint", "max_time", "verbose", "random_state")  # not those of the copies
 
 
@@ -73,8 +73,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     1. Five classifiers are cross-fitted: `GatedClassifier` with and without dropout, `MajorityVoteClassifier`,
        `AnnotMixClassifier` and `MaxMIGClassifier`. For each fold, copies of them are trained on the other folds, and
        predict the items of this fold. There are only two classifiers, gated with dropout and the majority vote, if the
-       backbone is slow (networks for images, other modules, more than 2,000 features), or if the confusion matrices of
-       all annotators take over 256 MB.
+       backbone is slow (networks for images, or over 256,000 weights, as with 2,000 features and 128 hidden units), or
+       if the confusion matrices of all annotators take over 256 MB.
     2. The consensus is computed from the labels and the mean of some of these predictions, as in `crowdfuse.consensus`.
        The mean under which the labels are most likely is used.
     3. Class networks learn to predict the consensus from the inputs. The class probabilities of new items are the mean
@@ -243,9 +243,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             if name in MajorityVoteClassifier().get_params() and name not in OWN_SETTINGS
         }
         heads = {"annotator_heads": self.annotator_heads, "embedding": self.embedding}
-        is_vector = self.backbone == "auto" and len(self.input_shape_) == 1
-        is_mlp = is_vector or (isinstance(self.backbone, str) and self.backbone in FAST_BACKBONES)
-        fast_backbone = is_mlp and self.n_features_in_ <= MAX_FAST_FEATURES
+        reads_rows = len(self.input_shape_) == 1 or (isinstance(self.backbone, str) and self.backbone in FAST_BACKBONES)
+        trunk = self._model_spec(self._recipe().seed).trunk.module
+        fast_backbone = reads_rows and sum(weights.numel() for weights in trunk.parameters()) <= MAX_FAST_WEIGHTS
         return candidate_classifiers(
             shared, heads, len(self.annotators_), len(self.classes_), fast_backbone=fast_backbone
         )
