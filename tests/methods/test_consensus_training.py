@@ -409,6 +409,17 @@ def test_the_networks_are_compiled_and_not_the_empty_trunk(monkeypatch: pytest.M
     assert "Identity" not in compiled
 
 
+def test_items_with_gold_and_no_labels_are_predicted_out_of_fold() -> None:
+    X, labels, truth = make_crowd()
+    labels[:20], gold = -1, np.where(np.arange(len(X)) < 20, truth, -1)
+    names: Any = [int(k) if k >= 0 else None for k in gold]
+    clf = ConsensusTrainingClassifier(epochs=2, folds=2, classes=range(K)).fit(X, labels, gold=names)
+    result = clf.consensus(X, labels, gold=names)
+    assert result.out_of_fold_probabilities is not None
+    assert result.predicted_probabilities is not None
+    assert (np.abs(result.out_of_fold_probabilities - result.predicted_probabilities)[:20].max(1) > 1e-4).all()
+
+
 def test_fewer_items_than_folds_are_fewer_trainings() -> None:
     X, labels, _ = make_crowd(3)
     clf = ConsensusTrainingClassifier()

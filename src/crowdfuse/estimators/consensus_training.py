@@ -355,7 +355,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             cross_fitted.predictions,
             cross_fitted.data.annotations,
         )
-        learned = (np.diff(ann.indptr) > 0) & (cross_fitted.data.weight > 0)
+        learned = np.zeros(len(ann), bool)
+        learned[trained_rows(self, ann, cross_fitted.data.gold)] = True
+        learned &= cross_fitted.data.weight > 0
         probabilities = np.where(learned[:, None], stored.class_probabilities, own.class_probabilities)
         right = own.right_probability
         if right is not None and stored.right_probability is not None:
