@@ -22,7 +22,15 @@ from crowdfuse.labels.intervals import wilson_interval
 from crowdfuse.quality.label_weights import mean_relative_weights
 from crowdfuse.report.annotator_details import detail_facts, sample_labels
 from crowdfuse.report.annotator_facts import annotator_facts, expected_items_per_class
-from crowdfuse.report.gold_facts import GoldSet, abstention_facts, accuracy_facts, evaluation_rows, operating_point
+from crowdfuse.report.gold_facts import (
+    Evaluation,
+    GoldSet,
+    abstention_facts,
+    accuracy_facts,
+    evaluate_consensus,
+    evaluate_model,
+    operating_point,
+)
 from crowdfuse.report.item_facts import (
     ambiguous_rows,
     class_confusion_facts,
@@ -296,14 +304,49 @@ def data_with(predicted: Any, sure: Any) -> ReportData:
 
 def test_accuracy_is_separate_for_gold_used_in_training() -> None:
     data = data_with([0, 1, 1, 0, 1, 0], [0.9] * 6)
-    seen = GoldSet("gold", np.array([0, 1]), np.array([0, 1]), "trained on", is_unbiased=False)
-    fresh = GoldSet("test", np.array([2, 3, 4]), np.array([1, 1, 1]), "kept out", is_unbiased=True)
+    seen = GoldSet("gold", np.array([0, 1]), np.array([0, 1]), "trained on", True, False)
+    fresh = GoldSet("test", np.array([2, 3, 4]), np.array([1, 1, 1]), "kept out", False, False)
     facts = accuracy_facts(data, [seen, fresh])
     assert [known["predicted"]["value"] for known in facts] == [1.0, pytest.approx(2 / 3)]
-    rows, codes, on = evaluation_rows(data.predictions, [seen, fresh])
-    assert (rows.tolist(), codes.tolist(), on) == ([2, 3, 4], [1, 1, 1], "test: kept out")
-    assert evaluation_rows(data.predictions, [seen])[0].tolist() == [0, 1]
-    assert evaluation_rows(data.predictions, [])[2] == ""
+    found = evaluate_consensus(data, [seen, fresh])
+    assert (found.rows.tolist(), found.codes.tolist()) == ([2, 3, 4], [1, 1, 1])
+    assert (found.evaluated_on, found.is_optimistic) == ("test (kept out)", False)
+    assert evaluate_model(data, [seen, fresh]).rows.tolist() == [2, 3, 4]
+    only_seen = evaluate_model(data, [seen])
+    assert (only_seen.rows.tolist(), only_seen.is_optimistic) == ([0, 1], True)
+    assert evaluate_model(data, []).evaluated_on == ""
+
+
+def cross_fitted_data(n_folds: int) -> ReportData:
+    """Return data of six items whose final classifier is always right, and whose out-of-fold predictions never."""
+    Y, truth = np.array([0, 1, 0, 1, 0, 1])[:, None].repeat(3, 1), np.eye(2)[[0, 1, 0, 1, 0, 1]]
+    wrong = 0.7 - 0.4 * truth
+    return report_data_of(consensus(Annotations.from_matrix(Y), wrong, predicted=0.1 + 0.8 * truth, n_folds=n_folds))
+
+
+def test_items_of_the_training_are_evaluated_out_of_fold() -> None:
+    trained = GoldSet("gold", np.array([0, 1, 2]), np.array([0, 1, 0]), "trained on", False, True)
+    fresh = GoldSet("test", np.array([3, 4]), np.array([1, 0]), "kept out", False, False)
+    data = cross_fitted_data(n_folds=5)
+    seen, unseen = accuracy_facts(data, [trained, fresh])
+    assert (seen["predicted"]["value"], seen["predicted"]["is_out_of_fold"]) == (0, True)
+    assert (unseen["predicted"]["value"], unseen["predicted"]["is_out_of_fold"]) == (1, False)
+    found = evaluate_model(data, [trained, fresh])
+    assert found.rows.tolist() == [0, 1, 2, 3, 4]
+    assert (found.answers.codes[found.rows] == found.codes).tolist() == [False] * 3 + [True] * 2
+    np.testing.assert_allclose(found.answers.confidence[found.rows], [0.7] * 3 + [0.9] * 2)
+    assert not found.is_optimistic
+    assert "classifier trained without it" in found.evaluated_on
+
+
+def test_figures_of_training_items_are_optimistic_without_folds() -> None:
+    trained = GoldSet("gold", np.array([0, 1, 2]), np.array([0, 1, 0]), "trained on", False, True)
+    data = cross_fitted_data(n_folds=0)
+    (known,) = accuracy_facts(data, [trained])
+    assert (known["predicted"]["value"], known["predicted"]["is_optimistic"]) == (1, True)
+    assert not known["consensus"]["is_optimistic"]
+    fresh = replace(trained, rows=np.array([4]), codes=np.array([0]), is_trained_on=False)
+    assert evaluate_model(data, [trained, fresh]).rows.tolist() == [4]
 
 
 def test_operating_point_is_the_highest_threshold_with_enough_sensitivity() -> None:
@@ -312,26 +355,27 @@ def test_operating_point_is_the_highest_threshold_with_enough_sensitivity() -> N
     score = np.clip(0.5 + 0.2 * (2 * truth - 1) + generator.normal(0, 0.25, 200), 0.01, 0.99)
     data = data_with((score > 0.5).astype(int), np.where(score > 0.5, score, 1 - score))
     for wanted in (0.8, 0.95, 1.0):
-        point = operating_point(data, data.predictions, np.arange(200), truth, "all", positive=1, sensitivity=wanted)
+        evaluation = Evaluation(data.predictions, np.arange(200), truth)
+        point = operating_point(data, evaluation, positive=1, sensitivity=wanted)
         assert point is not None
         good = [t for t in score if (score[truth == 1] >= t - 1e-12).mean() >= wanted - 1e-12]
         assert point["threshold"] == pytest.approx(max(good))
         assert point["sensitivity"]["value"] == pytest.approx((score[truth == 1] >= max(good) - 1e-12).mean())
         assert point["specificity"]["value"] == pytest.approx((score[truth == 0] < max(good) - 1e-12).mean())
         assert point["sensitivity"]["low"] < point["sensitivity"]["value"]
-    only = (np.flatnonzero(truth), truth[truth == 1])
-    assert operating_point(data, data.predictions, *only, "", positive=1, sensitivity=0.9) is None
+    only = Evaluation(data.predictions, np.flatnonzero(truth), truth[truth == 1])
+    assert operating_point(data, only, positive=1, sensitivity=0.9) is None
 
 
 def test_abstention_keeps_the_most_confident_items() -> None:
     generator = np.random.default_rng(5)
     truth, sure = generator.integers(0, 2, 100), generator.uniform(0.5, 1, 100)
     predicted = np.where(generator.random(100) < sure, truth, 1 - truth)
-    facts = abstention_facts(Answers(predicted, sure), np.arange(100), truth, "all")
+    facts = abstention_facts(Evaluation(Answers(predicted, sure), np.arange(100), truth))
     assert facts is not None
     for point in facts["points"]:
         kept = np.argsort(-sure)[: round(100 * (1 - point["abstained"]))]
         assert point["value"] == pytest.approx((predicted == truth)[kept].mean())
         assert point["n"] == len(kept)
     assert facts["points"][0]["abstained"] == 0
-    assert abstention_facts(Answers(predicted, sure), np.arange(10), truth[:10], "few") is None
+    assert abstention_facts(Evaluation(Answers(predicted, sure), np.arange(10), truth[:10])) is None

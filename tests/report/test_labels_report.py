@@ -123,7 +123,7 @@ def test_gold_measures_accuracy_and_changes_nothing_else(crowd: Crowd) -> None:
     (known,) = facts["accuracy"]
     assert (known["n_items"], known["consensus"]["n"], known["predicted"]["n"]) == (40, 40, 0)
     assert known["consensus"]["value"] == pytest.approx(np.mean((fused == truth)[:40]))
-    assert facts["calibration"]["accuracy"] == known["consensus"]["value"]
+    assert facts["calibration"]["consensus"]["accuracy"] == known["consensus"]["value"]
     assert f"1 item of {gold} was left out because it has no labels." in facts["notes"]
     for part in ("data", "class_confusion", "suspicious"):
         assert facts[part] == before[part]

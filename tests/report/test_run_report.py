@@ -249,12 +249,49 @@ def test_annotators_not_seen_in_training_are_noted_and_shown(recwarn: pytest.War
     assert not list(recwarn)
 
 
-def test_accuracy_on_gold_used_in_training_is_marked_as_biased(tmp_path: Path) -> None:
+def test_accuracy_on_items_of_the_training_is_marked_as_optimistic_without_folds(tmp_path: Path) -> None:
     crowd = Crowd(tmp_path)
-    run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), settings={"epochs": 2})
-    page = report_run(run).to_html()
-    assert "All gold labels were used in training" in page
-    assert "biased upwards" in page
+    run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), folds=0, settings={"epochs": 2})
+    report = report_run(run)
+    assert "All gold labels were used in training" in report.to_html()
+    report = report_run(run, gold=crowd.gold("all.csv", slice(None)))
+    assert [known["predicted"]["is_optimistic"] for known in report.facts["accuracy"]] == [True, True]
+    assert [known["consensus"]["n"] for known in report.facts["accuracy"]] == [0, 30]
+    for name in ("abstention", "operating_point"):
+        assert report.facts[name]["is_optimistic"]
+    assert report.facts["calibration"]["model"]["is_optimistic"]
+    for text in (report.to_html(), report.to_markdown()):
+        assert "optimistic" in text
+        assert "The accuracy of the model on new items is unknown" in text
+
+
+@pytest.mark.parametrize("method", ["gated", "consensus-training"])
+def test_gold_evaluates_the_out_of_fold_predictions_of_a_run(tmp_path: Path, method: str) -> None:
+    """Neither labels nor gold of an item may have trained the classifier that is evaluated on it."""
+    crowd = Crowd(tmp_path)
+    test, trained = crowd.gold("test.csv", slice(20)), crowd.gold("gold.csv", slice(20, 40))
+    files = {"test": str(test), "gold": str(trained)}
+    run = crowd.fit(crowd.features(), method=method, folds=2, settings={"epochs": 8}, **files)
+    report, stored = report_run(run, gold=crowd.gold("all.csv", slice(None))), load_consensus(run)
+    assert stored.out_of_fold_probabilities is not None
+    assert stored.predicted_probabilities is not None
+    evaluated = stored.out_of_fold_probabilities.copy()
+    evaluated[:20] = stored.predicted_probabilities[:20]
+    truth = np.array([list(stored.classes).index(crowd.classes[k]) for k in crowd.truth])
+    is_right, confidence = evaluated.argmax(1) == truth, evaluated.max(1)
+    facts = report.facts
+    for known, part in zip(facts["accuracy"], (slice(20), slice(20, 40), slice(40, None)), strict=True):
+        assert known["predicted"]["value"] == is_right[part].mean()
+        assert not known["predicted"]["is_optimistic"]
+    model = facts["calibration"]["model"]
+    assert (model["accuracy"], model["mean_confidence"]) == (is_right.mean(), pytest.approx(confidence.mean()))
+    assert facts["abstention"]["points"][0]["value"] == is_right.mean()
+    point = facts["operating_point"]
+    is_predicted = evaluated[:, 1] >= point["threshold"] - 1e-6
+    assert point["sensitivity"]["value"] == is_predicted[truth == 1].mean()
+    assert point["specificity"]["value"] == (~is_predicted[truth == 0]).mean()
+    for text in (report.to_html(), report.to_markdown()):
+        assert "out-of-fold predictions, each item by a classifier trained without it" in text
 
 
 @pytest.mark.parametrize("gone", [(), ("labels.csv", "features.csv", "settled.csv")])
@@ -328,12 +365,13 @@ def test_gold_of_the_run_says_what_training_saw(tmp_path: Path) -> None:
     test, trained = crowd.gold("test.csv", slice(20)), crowd.gold("gold.csv", slice(20, 40))
     run = crowd.fit(crowd.features(), test=str(test), gold=str(trained), settings={"epochs": 2})
     facts = report_run(run).facts
-    assert {known["gold"]: (known["n_items"], known["is_unbiased"]) for known in facts["accuracy"]} == {
-        "test": (20, True),
-        "gold": (20, False),
+    assert {known["gold"]: (known["n_items"], known["consensus"]["n"]) for known in facts["accuracy"]} == {
+        "test": (20, 20),
+        "gold": (20, 0),
     }
     given = report_run(run, gold=crowd.gold("all.csv", slice(None))).facts["accuracy"]
-    assert [(known["n_items"], known["is_unbiased"]) for known in given] == [(20, True), (20, False), (20, True)]
+    assert [(known["n_items"], known["consensus"]["n"]) for known in given] == [(20, 20), (20, 0), (20, 20)]
+    assert [known["predicted"]["is_out_of_fold"] for known in given] == [False, True, True]
     assert given[2]["gold"] == "all.csv, items with labels"
     test.unlink()
     facts = report_run(run).facts

@@ -540,7 +540,9 @@ class Inspection(FittedNetwork):
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), or data frame, default=None
             Name of the true class of each item; None or NaN if unknown. A data frame must have the columns item and
-            label; it need not contain all items. Gold is used only to evaluate the model and the consensus.
+            label; it need not contain all items. Gold is used only to evaluate the model and the consensus. Items with
+            labels count as items that the model was trained on, and are evaluated by the out-of-fold predictions of the
+            consensus. To evaluate the model itself on new items with labels, use `score`.
         consensus : Consensus, default=None
             Result of `consensus(X, annotations, items=items)`, if you have already computed it. None: `report` computes
             it.

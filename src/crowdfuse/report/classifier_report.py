@@ -49,7 +49,9 @@ def report_classifier(
         Item id of each row of `X`, as in `fit`.
     gold : array-like of shape (n_items,), or data frame, default=None
         Gold labels: either the name of the true class of each row, None if unknown; or a data frame with the columns
-        item and label, which may leave out items. Gold is used only to measure accuracy.
+        item and label, which may leave out items. Gold is used only to measure accuracy. Items with labels count as
+        items that the classifier was trained on, and are evaluated by the out-of-fold predictions of the consensus. To
+        evaluate the classifier itself on new items with labels, use `classifier.score`.
     consensus : Consensus, default=None
         Result of `classifier.consensus` on these items and labels. If None, it is computed.
     folds : int, default=5
@@ -98,7 +100,7 @@ def report_classifier(
     data = add_model(report_data_of(consensus), classifier, inputs)
     if hasattr(gold, "columns"):
         gold = _gold_by_row(gold, data.ann)
-    gold_sets = [] if gold is None else _split_by_labels(data, gold_codes(gold, data.ann.classes, data.ann.n_items))
+    gold_sets = [] if gold is None else _split_by_training(data, gold_codes(gold, data.ann.classes, data.ann.n_items))
     feature_names = getattr(classifier, "feature_names_in_", None)
     active = data.ann.annotators[consensus.labels_per_annotator > 0]
     n_new = int((positions_of(active, classifier.annotators_) < 0).sum())
@@ -173,15 +175,19 @@ def _label_triples(ann: Annotations) -> set[tuple[int, Any, Any]]:
     return set(zip(ann.item.tolist(), ann.annotators[ann.annotator], ann.classes[ann.label], strict=True))
 
 
-def _split_by_labels(data: ReportData, codes: IntArray) -> list[GoldSet]:
-    """Return two gold sets: items with labels, which may have been used in training, and items without labels."""
-    known, labelled = codes >= 0, data.labels_per_item > 0
+def _split_by_training(data: ReportData, codes: IntArray) -> list[GoldSet]:
+    """Return two gold sets: items with labels or training gold, which were probably used in training, and others."""
+    known, seen = codes >= 0, (data.labels_per_item > 0) | data.has_training_gold
     parts = (
-        ("gold, items with labels", known & labelled, "the model was probably trained on the labels of these items"),
-        ("gold, items without labels", known & ~labelled, "the model was trained on no labels of these items"),
+        ("gold, items with labels", known & seen, "the model was probably trained on the labels of these items", True),
+        ("gold, items without labels", known & ~seen, "the model was trained on no labels of these items", False),
     )
-    rows_by_part = [(name, np.flatnonzero(mask), training_use) for name, mask, training_use in parts]
-    return [GoldSet(name, rows, codes[rows], use, is_unbiased=True) for name, rows, use in rows_by_part if len(rows)]
+    rows_by_part = [(name, np.flatnonzero(mask), use, is_seen) for name, mask, use, is_seen in parts]
+    return [
+        GoldSet(name, rows, codes[rows], use, is_optimistic=False, is_trained_on=is_seen)
+        for name, rows, use, is_seen in rows_by_part
+        if len(rows)
+    ]
 
 
 def _printable_record(record: dict[str, Any]) -> dict[str, Any]:

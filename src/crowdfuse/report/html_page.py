@@ -16,7 +16,14 @@ from crowdfuse.labels.number_format import format_confidence, format_number, for
 from crowdfuse.report.item_map_chart import item_map_chart
 from crowdfuse.report.item_previews import ItemPreview
 from crowdfuse.report.line_chart import line_chart
-from crowdfuse.report.summary_sentences import evaluated_thing, gold_use_sentence, summary_sentences
+from crowdfuse.report.summary_sentences import (
+    accuracy_notes,
+    calibration_sentence,
+    evaluated_thing,
+    gold_use_sentence,
+    summary_sentences,
+    threshold_sentence,
+)
 from crowdfuse.report.training_text import kept_epoch_sentence, loss_sentence
 
 EMPTY_PREVIEW: ItemPreview = {"image": None, "missing": None, "text": None, "features": None}
@@ -59,7 +66,11 @@ def render_html(facts: dict[str, Any], previews: dict[int, ItemPreview]) -> str:
             losses="" if training is None else loss_sentence(training),
             training_charts=[] if training is None else training_charts(training),
             abstention_curve=_line_with_band(facts["abstention"], "points", "abstained", "value"),
-            calibration_curve=_line_with_band(facts["calibration"], "bins", "confidence", "accuracy"),
+            calibration_curves={
+                subject: _line_with_band(found, "bins", "confidence", "accuracy")
+                for subject, found in facts["calibration"].items()
+            },
+            accuracy_notes=accuracy_notes(facts),
             line_chart=line_chart,
             item_map_chart=item_map_chart,
         )
@@ -140,6 +151,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "calibration": calibration_sentence,
+        "threshold": threshold_sentence,
         "count_of": format_count,
         "percent": format_percent,
         "confidence": format_confidence,

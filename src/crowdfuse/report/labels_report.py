@@ -98,7 +98,9 @@ def report_labels(
         f"The consensus is computed by {method}. Estimated accuracies, confused classes and labels that are probably "
         "wrong are measured against it."
     ]
-    gold_set = GoldSet("gold", rows, codes[rows], "used only to measure accuracy", is_unbiased=True)
+    gold_set = GoldSet(
+        "gold", rows, codes[rows], "used only to measure accuracy", is_optimistic=False, is_trained_on=False
+    )
     return make_report(
         report_data_of(consensus_of_aggregate(ann, aggregate)),
         training=None,

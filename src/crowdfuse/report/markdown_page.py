@@ -10,9 +10,11 @@ from crowdfuse.labels.number_format import format_confidence, format_number, for
 from crowdfuse.report.markdown import escape_cell
 from crowdfuse.report.summary_sentences import (
     Sentence,
-    evaluated_thing,
+    accuracy_notes,
+    calibration_sentence,
     gold_use_sentence,
     summary_sentences,
+    threshold_sentence,
 )
 from crowdfuse.report.training_text import kept_epoch_sentence, loss_sentence
 
@@ -148,19 +150,24 @@ def _training_paragraph(training: dict[str, Any]) -> str:
 
 
 def _share(share: dict[str, Any]) -> str:
-    """Return a share with its interval in brackets."""
+    """Return a share with its interval in brackets, marked if it is too optimistic."""
     if share["value"] is None:
         return "—"
-    return f"{format_percent(share['value'])} ({format_percent(share['low'])} to {format_percent(share['high'])})"
+    optimistic = ", optimistic" if share.get("is_optimistic") else ""
+    return (
+        f"{format_percent(share['value'])} ({format_percent(share['low'])} to {format_percent(share['high'])}"
+        f"{optimistic})"
+    )
 
 
 def _accuracy_section(facts: dict[str, Any]) -> list[str]:
     """Return accuracy, operating point, calibration and abstention."""
     if not facts["accuracy"]:
         return ["There are no gold labels."]
-    header = ["gold", "items", "consensus", "prediction", "use in training"]
+    columns = ("training_use", "predictions")
+    header = ["gold", "items", "consensus", "model", "use in training", "figures of the model"]
     rows = [
-        [x["gold"], f"{x['n_items']:,}", _share(x["consensus"]), _share(x["predicted"]), x["training_use"]]
+        [x["gold"], f"{x['n_items']:,}", _share(x["consensus"]), _share(x["predicted"]), *(x[name] for name in columns)]
         for x in facts["accuracy"]
     ]
     if facts["training"] is None:
@@ -172,18 +179,13 @@ def _accuracy_section(facts: dict[str, Any]) -> list[str]:
         parts.append(
             f"To find {format_percent(point['target_sensitivity'], 0)} of class {escape_markdown(point['positive'])}, "
             f"predict it at a probability of {format_number(point['threshold'], 3)} or more. Sensitivity "
-            f"{_share(point['sensitivity'])}, specificity {_share(point['specificity'])}. The threshold was chosen on "
-            "the same items."
+            f"{_share(point['sensitivity'])}, specificity {_share(point['specificity'])}. {threshold_sentence(point)}"
         )
-    if facts["calibration"]:
-        confidence, accuracy = facts["calibration"]["mean_confidence"], facts["calibration"]["accuracy"]
-        parts.append(
-            f"Mean confidence of the {evaluated_thing(facts)}: {format_percent(confidence)}; accuracy: "
-            f"{format_percent(accuracy)}."
-        )
+    parts += [calibration_sentence(found, subject) for subject, found in facts["calibration"].items() if found]
     if facts["abstention"]:
         rows = [[format_percent(x["abstained"], 0), _share(x)] for x in facts["abstention"]["points"]]
         parts.append(_table(["share of items abstained on", "accuracy on the rest"], rows))
+    parts += map(escape_markdown, accuracy_notes(facts))
     return parts
 
 

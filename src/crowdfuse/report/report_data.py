@@ -112,6 +112,14 @@ class ReportData:
         return Answers(probabilities.argmax(1), probabilities.max(1))
 
     @property
+    def out_of_fold_predictions(self) -> Answers | None:
+        """Class and probability of each item by a classifier trained without it; None if they are missing."""
+        probabilities = self.consensus.out_of_fold_probabilities
+        if probabilities is None or self.consensus.n_folds == 0:
+            return None
+        return Answers(probabilities.argmax(1), probabilities.max(1))
+
+    @property
     def labels_per_item(self) -> IntArray:
         """Number of labels of each item, shape (n_items,)."""
         return self.consensus.labels_per_item

@@ -17,7 +17,8 @@ from crowdfuse.report.gold_facts import (
     abstention_facts,
     accuracy_facts,
     calibration_facts,
-    evaluation_rows,
+    evaluate_consensus,
+    evaluate_model,
     operating_point,
 )
 from crowdfuse.report.item_facts import (
@@ -55,8 +56,8 @@ def make_report(
 ) -> Report:
     """Compute all figures of a report.
 
-    Exactly one of `training` and `aggregation` is given. If `training` is given, the predictions of the model are
-    evaluated on gold labels. If `aggregation` is given, the consensus is evaluated instead.
+    Exactly one of `training` and `aggregation` is given. If `training` is given, abstention and operating point are
+    those of the model. If `aggregation` is given, they are those of the consensus.
 
     Parameters
     ----------
@@ -100,8 +101,8 @@ def make_report(
     gold = np.full(data.ann.n_items, -1, np.int64)
     for gold_set in gold_sets:
         gold[gold_set.rows] = gold_set.codes
-    evaluated = data.predictions if aggregation is None else data.consensus_answers
-    rows, codes, evaluated_on = evaluation_rows(evaluated, gold_sets)
+    of_consensus = evaluate_consensus(data, gold_sets)
+    evaluation = evaluate_model(data, gold_sets) if aggregation is None else of_consensus
     labels = sample_labels(data, most_active_annotators(data))
     item_map = map_items(data, np.unique(data.ann.item[np.concatenate([*labels.values(), np.zeros(0, np.int64)])]))
     n_others = -(-n_items // 3)
@@ -125,13 +126,14 @@ def make_report(
         "training": training,
         "aggregation": aggregation,
         "accuracy": accuracy_facts(data, gold_sets),
-        "abstention": abstention_facts(evaluated, rows, codes, evaluated_on),
-        "calibration": calibration_facts(evaluated, rows, codes, evaluated_on),
+        "abstention": abstention_facts(evaluation),
+        "calibration": {
+            "model": None if aggregation is not None else calibration_facts(evaluation),
+            "consensus": None if aggregation is None else calibration_facts(of_consensus),
+        },
         "operating_point": None
-        if positive_code is None or not len(rows)
-        else operating_point(
-            data, evaluated, rows, codes, evaluated_on, positive=positive_code, sensitivity=sensitivity
-        ),
+        if positive_code is None
+        else operating_point(data, evaluation, positive=positive_code, sensitivity=sensitivity),
         "annotators": annotator_facts(data, gold),
         "map": map_facts(data, item_map),
         "annotator_details": detail_facts(data, labels, item_map),

@@ -7,6 +7,10 @@ from typing import Any
 from crowdfuse.labels.ids import format_count
 from crowdfuse.labels.number_format import format_percent
 
+UNKNOWN_MODEL_ACCURACY = (
+    "The accuracy of the model on new items is unknown: it was trained on the items with gold, and there are no "
+    "out-of-fold predictions. Cross-fitting with 2 or more folds measures it."
+)
 Sentence = tuple[str, ...]
 """A sentence in parts. Every second part is a name from the data, which HTML and Markdown must escape."""
 
@@ -33,15 +37,70 @@ def gold_use_sentence(training: dict[str, Any]) -> str:
     return "No gold labels were used." if use == "nothing" else f"Gold labels were used for {use}."
 
 
+def calibration_sentence(calibration: dict[str, Any], subject: str) -> str:
+    """Return mean confidence and accuracy of the model or the consensus.
+
+    Parameters
+    ----------
+    calibration : dict
+        One of the entries below `calibration` in a report.
+    subject : str
+        Its name: "model" or "consensus".
+
+    Returns
+    -------
+    str
+    """
+    optimistic = " (optimistic)" if calibration["is_optimistic"] else ""
+    return (
+        f"Mean confidence of the {subject} on {format_count(calibration['n_items'], 'item')}{optimistic}: "
+        f"{format_percent(calibration['mean_confidence'])}; accuracy: {format_percent(calibration['accuracy'])}; "
+        f"expected calibration error: {format_percent(calibration['error'])}."
+    )
+
+
+def accuracy_notes(facts: dict[str, Any]) -> list[str]:
+    """Return sentences that say on which items, and by which predictions, the figures on gold were measured."""
+    notes = [
+        f"The figures of the {subject} were measured on {found['evaluated_on']}."
+        for subject, found in facts["calibration"].items()
+        if found
+    ]
+    if any(gold["predicted"]["is_out_of_fold"] for gold in facts["accuracy"]):
+        notes.append(
+            "The predictions of single items in this report, and in the consensus.csv of a run, come from the final "
+            "model, which has memorized labels of the items that it was trained on."
+        )
+    return notes
+
+
+def threshold_sentence(operating_point: dict[str, Any]) -> str:
+    """Return what to expect of the threshold of an operating point on new items."""
+    chosen = "The threshold was chosen on the same items"
+    if operating_point["is_optimistic"]:
+        return f"{chosen}, for which the figures are optimistic, so expect less on new items."
+    if operating_point["is_out_of_fold"]:
+        return (
+            f"{chosen}, for classifiers that were trained without them. The final model may be more or less confident: "
+            "check the threshold on items with gold that were not used in training."
+        )
+    return f"{chosen}, so expect slightly less on new items."
+
+
 def _consensus_and_model_accuracy(facts: dict[str, Any]) -> list[Sentence]:
-    """Return the accuracy of consensus and model, each on its largest unbiased gold set, or why it is unknown."""
+    """Return the accuracy of consensus and model, each on its largest gold set that is not optimistic, or why not."""
     sentences: list[Sentence] = []
-    for name, subject in (("consensus", "The consensus"), ("predicted", "The model")):
-        gold_sets = [gold for gold in facts["accuracy"] if gold["is_unbiased"] and gold[name]["n"]]
+    for name, subject, source in (
+        ("consensus", "The consensus", "training_use"),
+        ("predicted", "The model", "predictions"),
+    ):
+        gold_sets = [gold for gold in facts["accuracy"] if gold[name]["n"] and not gold[name]["is_optimistic"]]
         if gold_sets:
             largest = max(gold_sets, key=lambda gold: gold[name]["n"])
             accuracy = _accuracy_with_interval(largest[name])
-            sentences.append((f"{subject} is right on {accuracy}: {largest['training_use']}.",))
+            sentences.append((f"{subject} is right on {accuracy}: {largest[source]}.",))
+        elif name == "predicted" and sentences:
+            sentences.append((UNKNOWN_MODEL_ACCURACY,))
     if sentences:
         return sentences
     why = "All gold labels were used in training" if facts["accuracy"] else "There are no gold labels"

@@ -38,11 +38,10 @@ from crowdfuse.runs.job import Job, resolve_job_path
 from crowdfuse.runs.job_data import read_job_inputs
 from crowdfuse.runs.prediction import read_model_images
 
-USE_OF_HELD_OUT_GOLD = {
-    "test": ("they were kept out of training", True),
-    "validation": ("they were kept out of training, but used to choose the epoch", False),
+USE_OF_HELD_OUT_GOLD = {  # how training used it, and whether figures on it are too optimistic
+    "test": ("they were kept out of training", False),
+    "validation": ("they were kept out of training, but used to choose the epoch", True),
 }
-USE_OF_TRAINING_GOLD = ("the model was trained on this gold", False)
 
 
 @dataclass
@@ -230,16 +229,17 @@ def _sets_of_files(
 ) -> list[GoldSet]:
     """Return the gold labels of the run, one set per use in training."""
     sets: list[GoldSet] = []
-    for name, use in USE_OF_HELD_OUT_GOLD.items():
+    for name, (use, is_optimistic) in USE_OF_HELD_OUT_GOLD.items():
         path = job.files().get(name)
         if path is None or not _is_unchanged(name, path, hashes, messages):
             continue
         rows, codes = _match_gold_to_rows(path, job, consensus, loaded, None)
         if len(rows):
-            sets.append(GoldSet(name, rows, codes, *use))
+            sets.append(GoldSet(name, rows, codes, use, is_optimistic, is_trained_on=False))
     if consensus.gold_codes is not None:  # the run stores its gold labels, so their file is not needed
         rows = np.flatnonzero(consensus.gold_codes >= 0)
-        sets.append(GoldSet("gold", rows, consensus.gold_codes[rows], *USE_OF_TRAINING_GOLD))
+        use = "the model was trained on this gold"
+        sets.append(GoldSet("gold", rows, consensus.gold_codes[rows], use, is_optimistic=True, is_trained_on=True))
         messages.notes.append(
             f"Training used the gold labels of {format_count(len(rows), 'item')}. They are the consensus of "
             "these items, which need no review."
@@ -262,24 +262,22 @@ def _sets_given(
             f"no item of {path} is in this run, whose item ids are {format_names(consensus.items, 3)}; check that both "
             "use the same ids"
         )
-    parts, left = [], np.ones(len(rows), bool)
+    given, left = [], np.ones(len(rows), bool)
     for known in sets:
         inside = left & np.isin(rows, known.rows)
-        parts.append(
-            (f"{path.name}, items that fit used as {known.name}", inside, known.training_use, known.is_unbiased)
-        )
+        name = f"{path.name}, items that fit used as {known.name}"
+        given.append(replace(known, name=name, rows=rows[inside], codes=codes[inside]))
         left &= ~inside
-    labelled = consensus.labels_per_item[rows] > 0
-    seen = ("the model was trained on their labels, not on this gold", "the model was not trained on them")
-    parts.append((f"{path.name}, items with labels", left & labelled, seen[0], True))
-    parts.append((f"{path.name}, other items", left & ~labelled, seen[1], True))
-    given = [
-        GoldSet(name, rows[mask], codes[mask], how, is_unbiased) for name, mask, how, is_unbiased in parts if mask.any()
-    ]
-    rest = [(known, ~np.isin(known.rows, rows)) for known in sets]
-    return given + [
-        replace(known, rows=known.rows[more], codes=known.codes[more]) for known, more in rest if more.any()
-    ]
+    for name, use, is_trained_on in (
+        ("items with labels", "the model was trained on their labels, not on this gold", True),
+        ("other items", "the model was not trained on them", False),
+    ):
+        mask = left & ((consensus.labels_per_item[rows] > 0) == is_trained_on)
+        given.append(GoldSet(f"{path.name}, {name}", rows[mask], codes[mask], use, False, is_trained_on))
+    for known in sets:
+        more = ~np.isin(known.rows, rows)
+        given.append(replace(known, rows=known.rows[more], codes=known.codes[more]))
+    return [gold for gold in given if len(gold.rows)]
 
 
 def _match_gold_to_rows(
