@@ -27,6 +27,7 @@ from crowdfuse.report.gold_facts import (
     GoldSet,
     abstention_facts,
     accuracy_facts,
+    calibration_facts,
     evaluate_consensus,
     evaluate_model,
     operating_point,
@@ -347,6 +348,23 @@ def test_figures_of_training_items_are_optimistic_without_folds() -> None:
     assert not known["consensus"]["is_optimistic"]
     fresh = replace(trained, rows=np.array([4]), codes=np.array([0]), is_trained_on=False)
     assert evaluate_model(data, [trained, fresh]).rows.tolist() == [4]
+
+
+def test_too_high_confidence_is_found_by_a_test_with_its_level() -> None:
+    generator = np.random.default_rng(0)
+    confidence = generator.uniform(0.5, 1, (500, 300))
+    is_right = generator.random(confidence.shape) < confidence
+    codes, rows = np.zeros(300, np.int64), np.arange(300)
+
+    def is_overconfident(own: Any, right: Any) -> bool:
+        facts = calibration_facts(Evaluation(Answers(codes, own), rows, np.where(right, 0, 1)))
+        assert facts is not None
+        return bool(facts["is_overconfident"])
+
+    alarms = [is_overconfident(own, right) for own, right in zip(confidence, is_right, strict=True)]
+    assert np.mean(alarms) <= 0.01
+    assert is_overconfident((confidence[0] + 1) / 2, is_right[0])
+    assert not is_overconfident(confidence[0] / 2, is_right[0])
 
 
 def test_operating_point_is_the_highest_threshold_with_enough_sensitivity() -> None:

@@ -260,6 +260,7 @@ def test_accuracy_on_items_of_the_training_is_marked_as_optimistic_without_folds
     for name in ("abstention", "operating_point"):
         assert report.facts[name]["is_optimistic"]
     assert report.facts["calibration"]["model"]["is_optimistic"]
+    assert not report.facts["calibration"]["consensus"]["is_optimistic"]
     for text in (report.to_html(), report.to_markdown()):
         assert "optimistic" in text
         assert "The accuracy of the model on new items is unknown" in text
@@ -292,6 +293,32 @@ def test_gold_evaluates_the_out_of_fold_predictions_of_a_run(tmp_path: Path, met
     assert point["specificity"]["value"] == (~is_predicted[truth == 0]).mean()
     for text in (report.to_html(), report.to_markdown()):
         assert "out-of-fold predictions, each item by a classifier trained without it" in text
+
+
+def test_confidence_of_the_consensus_is_compared_with_gold(run: Path) -> None:
+    """Gold contradicts half of the labels, so that the confidence of the consensus is too high."""
+    crowd = Crowd(run.parent)
+    rows = [(name, crowd.classes[crowd.truth[n] ^ n % 2]) for n, name in enumerate(crowd.names)]
+    report = report_run(run, gold=crowd.write("half.csv", ("item", "label"), rows))
+    (known,), found = report.facts["accuracy"], report.facts["calibration"]["consensus"]
+    assert found["accuracy"] == known["consensus"]["value"]
+    assert found["mean_confidence"] == pytest.approx(load_consensus(run).confidence.mean())
+    assert found["is_overconfident"]
+    too_high = "The confidence of the consensus is too high on these items"
+    figures = f"Mean confidence of the consensus on 60 items: {100 * found['mean_confidence']:.1f} %"
+    for text in (report.to_html().replace("\u00a0", " "), report.to_markdown()):
+        assert too_high in text
+        assert figures in text
+    right = report_run(run, gold=crowd.gold("gold.csv", slice(None)))
+    assert too_high not in right.to_markdown()
+
+
+def test_calibration_of_the_consensus_leaves_out_gold_used_in_training(tmp_path: Path) -> None:
+    crowd = Crowd(tmp_path)
+    run = crowd.fit(crowd.features(), gold=str(crowd.gold("gold.csv", slice(30))), settings={"epochs": 2})
+    assert report_run(run).facts["calibration"]["consensus"] is None
+    facts = report_run(run, gold=crowd.gold("all.csv", slice(None))).facts
+    assert facts["calibration"]["consensus"]["n_items"] == 30
 
 
 @pytest.mark.parametrize("gone", [(), ("labels.csv", "features.csv", "settled.csv")])

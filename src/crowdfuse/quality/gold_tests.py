@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc
 
 from crowdfuse.labels.annotations import Annotations
@@ -85,6 +86,38 @@ def consensus_contradiction(ann: Annotations, probabilities: FloatArray, gold: I
         "it in training, because the annotators are wrong together."
     )
     yield Finding("gold_contradicts_consensus", message, p_value, len(rows))
+
+
+def overconfidence_p_value(confidence: NDArray[Any], is_right: NDArray[np.bool_]) -> float:
+    """Test whether answers are right less often than their confidence says.
+
+    Under the null hypothesis, each answer is right with a probability equal to its confidence, independently of the
+    others. The test is the one-sided binomial test of the mean confidence. If the confidences differ, the number of
+    right answers varies less than a binomial variable, so the rate of false alarms is at most the level of the test
+    (Hoeffding, 1956).
+
+    Parameters
+    ----------
+    confidence : ndarray of shape (n_items,)
+        Probability that each answer is right.
+    is_right : ndarray of bool, shape (n_items,)
+        Whether each answer is right.
+
+    Returns
+    -------
+    p_value : float
+        Small if the confidence is too high.
+
+    Examples
+    --------
+    >>> from crowdfuse.quality.gold_tests import overconfidence_p_value
+    >>> is_right = np.arange(100) < 80
+    >>> overconfidence_p_value(np.full(100, 0.95), is_right) < 0.01
+    True
+    >>> overconfidence_p_value(np.full(100, 0.8), is_right) < 0.01
+    False
+    """
+    return float(bdtr(int(is_right.sum()), len(is_right), min(float(confidence.mean(dtype=np.float64)), 1.0)))
 
 
 def _test_accuracies(consensus: Consensus, gold: IntArray) -> Iterator[Finding]:

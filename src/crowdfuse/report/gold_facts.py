@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.labels.intervals import proportion_with_interval, wilson_interval
+from crowdfuse.quality.gold_tests import overconfidence_p_value
+from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import Answers, ReportData
 
@@ -283,6 +285,8 @@ def operating_point(
 def calibration_facts(evaluation: Evaluation) -> dict[str, Any] | None:
     """Return mean confidence and accuracy, also in ten bins of confidence, and the expected calibration error.
 
+    `is_overconfident` is the result of a one-sided binomial test at the level `FALSE_ALARM_RATE`.
+
     Return None if there are fewer than `MIN_GOLD_ITEMS` items.
     """
     answers, rows, codes, *_ = evaluation
@@ -304,6 +308,7 @@ def calibration_facts(evaluation: Evaluation) -> dict[str, Any] | None:
         }
         for b in np.flatnonzero(count >= MIN_ITEMS_PER_BIN)
     ]
+    p_value = overconfidence_p_value(confidence, is_right)
     return {
         **evaluation.describe(),
         "n_items": len(rows),
@@ -311,4 +316,6 @@ def calibration_facts(evaluation: Evaluation) -> dict[str, Any] | None:
         "error": float(np.abs(n_right - total_confidence).sum() / len(rows)),
         "mean_confidence": float(confidence.mean()),
         "accuracy": float(is_right.mean()),
+        "overconfidence_p_value": p_value,
+        "is_overconfident": p_value < FALSE_ALARM_RATE,
     }

@@ -129,7 +129,7 @@ def make_report(
         "abstention": abstention_facts(evaluation),
         "calibration": {
             "model": None if aggregation is not None else calibration_facts(evaluation),
-            "consensus": None if aggregation is None else calibration_facts(of_consensus),
+            "consensus": calibration_facts(of_consensus),
         },
         "operating_point": None
         if positive_code is None

@@ -6,6 +6,7 @@ from typing import Any
 
 from crowdfuse.labels.ids import format_count
 from crowdfuse.labels.number_format import format_percent
+from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE
 
 UNKNOWN_MODEL_ACCURACY = (
     "The accuracy of the model on new items is unknown: it was trained on the items with gold, and there are no "
@@ -38,7 +39,7 @@ def gold_use_sentence(training: dict[str, Any]) -> str:
 
 
 def calibration_sentence(calibration: dict[str, Any], subject: str) -> str:
-    """Return mean confidence and accuracy of the model or the consensus.
+    """Return mean confidence and accuracy of the model or the consensus, and whether the confidence is too high.
 
     Parameters
     ----------
@@ -52,10 +53,17 @@ def calibration_sentence(calibration: dict[str, Any], subject: str) -> str:
     str
     """
     optimistic = " (optimistic)" if calibration["is_optimistic"] else ""
-    return (
+    figures = (
         f"Mean confidence of the {subject} on {format_count(calibration['n_items'], 'item')}{optimistic}: "
         f"{format_percent(calibration['mean_confidence'])}; accuracy: {format_percent(calibration['accuracy'])}; "
         f"expected calibration error: {format_percent(calibration['error'])}."
+    )
+    if not calibration["is_overconfident"]:
+        return figures
+    level = format_percent(FALSE_ALARM_RATE, 0)
+    return (
+        f"{figures} The confidence of the {subject} is too high on these items (one-sided binomial test at the level "
+        f"{level})."
     )
 
 
