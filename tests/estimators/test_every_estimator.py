@@ -468,7 +468,7 @@ def test_unknown_shapes_and_classes_are_refused(crowd: Any) -> None:
     [
         ([[1.0], [np.nan]], [0, 1], "NaN at row 1, column 0"),
         ([[1.0], [np.inf]], [0, 1], "infinity.*at row 1, column 0"),
-        ([[1.0], [2.0]], [0, 0], "at least two classes, got only 0"),
+        ([[1.0], [2.0]], [0, 0], "at least two classes, but the labels have only one class, 0"),
         ([[1.0], [2.0]], [[-1, -1], [-1, -1]], "at least two classes"),
         ([[1.0], [2.0]], [0, 1, 0], "X has 2 rows, but y has 3"),
         ([1.0, 2.0], [0, 1], "one row per item"),

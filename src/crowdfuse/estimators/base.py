@@ -613,8 +613,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             ann = ann.with_classes(np.asarray(self.classes))
         if ann.n_classes < 2:
             raise ValueError(
-                f"{type(self).__name__} needs at least two classes, got "
-                f"{'only ' + format_names(ann.classes) if ann.n_classes else 'none'}; list all classes with "
+                f"{type(self).__name__} needs at least two classes, but the labels have "
+                f"{'only one class, ' + format_names(ann.classes) if ann.n_classes else 'none'}; name all classes with "
                 "classes= (--classes on the command line)"
             )
         true_classes = self._gold(y, gold, ann, len(raw))
