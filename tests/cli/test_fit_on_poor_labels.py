@@ -41,8 +41,8 @@ def labels_of(kind: str) -> tuple[Any, Any, Any]:
 
 
 CASES = {
-    "fewer items than folds": (3, ["too few items", "classes 'cat', 'dog'", "than the 3 folds"]),
-    "a class with one item": (5, ["too few items", "class 'owl': it is the consensus of 1 item", "than the 5 folds"]),
+    "fewer items than folds": (3, ["too few items", "classes 'cat', 'dog'", "fewer than 3 items"]),
+    "a class with one item": (5, ["too few items", "class 'owl': it is the consensus of 1 item, but at least 5"]),
     "one annotator": (5, ["All labels come from one annotator"]),
     "one label per item": (5, ["No item has more than one label"]),
     "one uninformative label per item": (5, ["accuracy of the annotators cannot be estimated", "Collect a second"]),

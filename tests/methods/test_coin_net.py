@@ -171,9 +171,9 @@ def test_items_on_which_everybody_errs_are_found_and_do_no_harm() -> None:
 def test_labels_without_overlap_are_refused_with_a_way_out() -> None:
     X = np.eye(4)
     for labels in ([0, 1, 0, 1], [[0, -1], [-1, 1], [0, -1], [-1, 1]]):
-        with pytest.raises(ValueError, match=r"no item to train on has two labels; .*trace-reg, gated or maj"):
+        with pytest.raises(ValueError, match=r"no training item has two or more labels; .*trace-reg, gated or maj"):
             COINNetClassifier(epochs=1).fit(X, labels)
-    with pytest.raises(ValueError, match="no item to train on has two labels"):  # among items with weight
+    with pytest.raises(ValueError, match="no training item has two or more labels"):  # among items with weight
         COINNetClassifier(epochs=1).fit(X, [[0, 0], [-1, 1], [0, -1], [-1, 1]], sample_weight=[0, 1, 1, 1])
 
 

@@ -80,11 +80,11 @@ def test_an_untrained_network_is_the_same_every_time(nets: Path, name: str) -> N
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("resnet50", {}, r"'resnet50' is not of the form module:callable; write"),
+        ("resnet50", {}, r"'resnet50' is not of the form module:callable; for example, 'mynets:net'"),
         (":resnet50", {}, "not of the form module:callable"),
         ("some_nets:", {}, "not of the form module:callable"),
-        ("some_nets.py:resnet50", {}, r"not a file; write some_nets:resnet50, .*folder that contains some_nets\.py"),
-        ("sub/some_nets.py:Net", {}, "write some_nets:Net"),
+        ("some_nets.py:resnet50", {}, r"not a file; write 'some_nets:resnet50', .*folder that contains some_nets\.py"),
+        ("sub/some_nets.py:Net", {}, "write 'some_nets:Net'"),
         ("surely_not_installed:net", {}, "there is no module 'surely_not_installed'; install it, or start Python in"),
         ("torch.surely_not:net", {}, r"there is no module 'torch\.surely_not'"),
         ("lacking:net", {}, "lacking needs the module 'surely_not_installed', which is not installed"),

@@ -233,7 +233,7 @@ def test_a_stored_consensus_is_equal_to_the_digit(crowd: dict[str, Any], tmp_pat
 def test_a_damaged_file_is_refused_by_name(crowd: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "posterior.safetensors"
     for missing in (path, tmp_path):
-        with pytest.raises(DamagedConsensusError, match=r"posterior\.safetensors does not exist; .* crowdfuse fit"):
+        with pytest.raises(DamagedConsensusError, match=r"posterior\.safetensors does not exist; .* 'crowdfuse fit'"):
             load_consensus(missing)
     save_consensus(consensus(crowd["ann"], crowd["probs"]), path)
     content = path.read_bytes()
@@ -543,5 +543,5 @@ def test_fewer_items_than_folds_and_rare_classes_work() -> None:
     found = MajorityVoteClassifier(epochs=1).fit(X, rare).consensus(X, rare)
     assert found.n_folds == 5
     assert found.classes.tolist() == [0, 1, 2]
-    assert "class 2: it is the consensus of 1 item, fewer than the 5 folds" in " ".join(found.limitations)
+    assert "class 2: it is the consensus of 1 item, but at least 5 are needed" in " ".join(found.limitations)
     assert not MajorityVoteClassifier(epochs=1).fit(X, ann).consensus(X, ann).limitations

@@ -55,7 +55,7 @@ def test_shared_mistakes_name_the_pair() -> None:
     assert finding.kind == "shared_mistakes"
     assert "ada" in finding.message
     assert "dan" in finding.message
-    assert f"{N} common items" in finding.message
+    assert f"on {N} items that both labelled" in finding.message
     assert "third person" in finding.message
     assert finding.n == N
     assert finding.p_value < 0.01
@@ -68,7 +68,7 @@ def test_copied_labels_name_the_pair_and_the_disagreements() -> None:
     (finding,) = find(labels, predicted)
     assert finding.kind == "copied_labels"
     assert finding.message.startswith("bob and cleo")
-    assert f"disagree on 7 of {N} common items" in finding.message
+    assert f"disagree on 7 of {N} items that both labelled" in finding.message
 
 
 def make_crowd(truth: NDArray[Any], sources: NDArray[Any], n_classes: int = K) -> IndependentCrowd:

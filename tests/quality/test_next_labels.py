@@ -216,7 +216,7 @@ def test_bad_requests_are_refused(changed: dict[str, Any], message: str) -> None
 
 def test_other_models_are_refused_with_the_way_out() -> None:
     ann, model = make()
-    with pytest.raises(TypeError, match=r"consensus\(X, annotations\) of a classifier"):
+    with pytest.raises(TypeError, match=r"clf\.consensus\(X, annotations\) for a fitted"):
         next_labels(ann, np.full((6, 3), 1 / 3), 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"cost must map each annotator to a number, such as .*, got float"):
         next_labels(ann, model, 1, cost=2.0)  # type: ignore[arg-type]

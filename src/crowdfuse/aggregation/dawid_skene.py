@@ -31,9 +31,9 @@ def dawid_skene(
     class. It then repeats the following updates, for item n, annotator r, true class k and label y. The sign ~ means
     "proportional to"::
 
-        P(true = k | labels of n)  ~  prior[k] * product over the labels (r, y) of n of  confusion[r, k, y]
-        confusion[r, k, y]         ~  smoothing + sum over r's labels y of P(true = k | labels of the item)
-        prior[k]                   =  mean over items of P(true = k | labels of the item)
+        P(true = k | labels of n)  ~  prior[k] * product of confusion[r, k, y], over the labels of n (y by annotator r)
+        confusion[r, k, y]         ~  smoothing + sum of P(true = k | labels of n), over the items n that r labelled y
+        prior[k]                   =  mean of P(true = k | labels of n), over the items n with labels
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def dawid_skene(
         `max_iter` iterations are run.
     smoothing : float, default=0.01
         Number that is added to every count of the confusion matrices. If it is 0, as in textbooks, a single label can
-        make the probability of a class 0, and a matrix row without labels is uniform. If it is above 0, it acts as a
-        prior on the confusion matrices. The log-likelihood then includes the logarithm of this prior, `smoothing *
-        sum(log(confusion))`. If there are very few labels, this term dominates the log-likelihood.
+        make the probability of a class 0, and matrix rows whose counts are all 0 become uniform. If it is above 0, it
+        acts as a prior on the confusion matrices. The log-likelihood then includes the logarithm of this prior,
+        `smoothing * sum(log(confusion))`. If there are very few labels, this term dominates the log-likelihood.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None

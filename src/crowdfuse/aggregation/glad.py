@@ -28,9 +28,10 @@ def glad(
         s                    =  1 / (1 + exp(-ability[r] / difficulty[n]))
 
     Here s is the probability that the label is right. If the ability of an annotator is below 0, the annotator is wrong
-    more often than right. All classes are equally likely a priori. As in the paper, ability and log(1 / difficulty)
-    have normal priors with mean 1 and variance 1. EM (expectation-maximization) starts at the prior means. The
-    log-likelihood includes the logarithms of the priors. Each M-step runs a few iterations of the optimizer L-BFGS.
+    more often than right. All classes are equally likely a priori. As in Whitehill et al. (2009), ability and
+    log(1 / difficulty) have normal priors with mean 1 and variance 1. EM (expectation-maximization) starts at the prior
+    means. The log-likelihood includes the logarithms of the priors. Each M-step runs a few iterations of the optimizer
+    L-BFGS.
 
     Parameters
     ----------

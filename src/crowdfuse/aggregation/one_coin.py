@@ -26,8 +26,8 @@ def one_coin(
     This is the model of `dawid_skene` with one accuracy per annotator instead of a matrix. It suits data with many
     classes or few labels. EM (expectation-maximization) starts from the vote shares: for each item, the fraction of its
     labels that name each class. Let y be a label by annotator r on an item with true class k, and K the number of
-    classes. Let n_right be the expected number of right labels of annotator r: the sum, over the labels y of r, of the
-    current probability that y is the true class. The model and the update of the accuracy are::
+    classes. Let n_right be the expected number of right labels of annotator r: each label of r counts with the current
+    probability that it is right. The model and the update of the accuracy are::
 
         P(label y | true k)  =  accuracy[r] if y = k, else (1 - accuracy[r]) / (K - 1)
         accuracy[r]          =  (n_right + smoothing) / (number of labels of r + 2 * smoothing)

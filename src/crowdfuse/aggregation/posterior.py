@@ -335,9 +335,12 @@ def fit_posterior(
     Returns
     -------
     fit : PosteriorFit
-        The fit without the classifier (with sharpness 0) if the classifier does not raise the log-likelihood of the
-        labels by at least 3. If no item has two labels and there is no gold, also if the most probable classes of the
-        classifier do not agree with the labels more often than by chance: nothing else tells how good it is.
+        The fit with the classifier. In the following cases, the fit without the classifier (with sharpness 0):
+
+        - The classifier gives all classes the same probability.
+        - The classifier does not raise the log-likelihood of the labels by at least 3.
+        - No item has two labels, there is no gold, and the classifier's most probable classes do not agree with the
+          labels more often than by chance.
     """
     without = PosteriorFit(votes, log_p, certain, 0.0)
     if np.ptp(log_p, axis=1).max(initial=0) < 1e-9:  # the same probability for all classes

@@ -34,16 +34,16 @@ class Aggregate:
     consensus_codes : ndarray of int64, shape (n_items,)
         Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken at random.
     annotator_accuracy : ndarray of float64, shape (n_annotators,)
-        Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. All methods
-        compute the accuracy as the mean, over the annotator's labels, of the probability in `class_probabilities` that
-        the label is right.
+        Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. For all methods,
+        this is the mean probability of the annotator's labels: each label counts with the probability that
+        `class_probabilities` gives to the labelled class.
     labels_per_item : ndarray of int, shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of int, shape (n_annotators,)
         Number of labels of each annotator.
     confusion_matrices : ndarray of float64, shape (n_annotators, n_classes, n_classes), or None
-        P(annotator's label | true class), axes (annotator, true class, annotator's label). None if the aggregator does
-        not estimate them.
+        P(annotator's label | true class), axes (annotator, true class, annotator's label). None if the method does not
+        estimate them.
     parameters : mapping of str to ndarray
         Other estimates of the method, by name; the docstring of the method lists them.
     log_likelihood : tuple of float
@@ -83,7 +83,10 @@ class Aggregate:
 
     @property
     def n_iter(self) -> int:
-        """Length of `log_likelihood`. In an `Aggregate`, this is the number of iterations (0 if there are none)."""
+        """Number of iterations: the length of `log_likelihood`. 0 if the method is not iterative.
+
+        The result of `crowdfuse.consensus` holds only the last log-likelihood, so the number is 1.
+        """
         return len(self.log_likelihood)
 
     @property
@@ -96,7 +99,8 @@ class Aggregate:
     def consensus(self) -> NDArray[Any]:
         """Name of the most probable class: ndarray of shape (n_items,).
 
-        Where `consensus_codes` is -1, the value is -1, or None if the classes are strings or include -1.
+        For items without a consensus (`consensus_codes` is -1), the value is -1 if all classes are integers other than
+        -1, otherwise None.
         """
         names: NDArray[Any] = names_with_missing(self.classes)[self.consensus_codes]
         return names

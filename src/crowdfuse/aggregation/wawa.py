@@ -13,7 +13,8 @@ def wawa(ann: Annotations, *, seed: int = 0) -> Aggregate:
     """Take a majority vote, then a second vote in which annotators who agree with the majority have more weight.
 
     The weight of an annotator is the share of the annotator's labels that agree with the majority. If m classes of an
-    item tie for the most labels, a label that names one of these classes counts as 1/m of an agreement.
+    item tie for the most labels, a label that names one of these classes counts as 1/m of an agreement. The name Wawa
+    stands for worker agreement with aggregate.
 
     Parameters
     ----------

@@ -12,9 +12,9 @@ def fuse_by_basis(
     """Return the fused label of each item: the weighted mean of its labels, each corrected by a confusion matrix.
 
     The fused label of item n is `t_n = sum_r w_n^r P_n^r e_{y_n^r}`, with confusion matrices `P = sum_m c_m B_m`. The
-    sum is over the annotators r who labelled the item. For each pair (item, annotator), w is the weight, y is the label
-    and e_y is the one-hot vector of the label. The permutation matrix B_m maps class j to class pi_m(j). The sum is
-    computed without building matrices: `w c_m` is added to the entry of class `pi_m(y)`.
+    sum is over the annotators r who labelled the item. For each pair (item, annotator), w is the weight, c_m are the
+    coefficients, y is the label and e_y is the one-hot vector of the label. The permutation matrix B_m maps class j to
+    class pi_m(j). The sum is computed without building matrices: `w c_m` is added to the entry of class `pi_m(y)`.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def fuse_by_basis(
 
 
 def penalty_form(basis: Tensor) -> Tensor:
-    """Return a matrix that depends on the basis alone, and from which `basis_penalty` computes penalties.
+    """Return a matrix from which `basis_penalty` computes penalties. It depends only on the basis.
 
     Let `D[m, k]` be 1 if permutation pi_m maps class k to another class, else 0. For coefficients c, the penalty is
     `|c D|^2`. This equals `c^T H c` with `H = D D^T`, so the penalty can be computed from D or from H. The smaller of

@@ -86,7 +86,7 @@ def mixture_log_likelihood(
 
 
 def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the log-probability of S labels per row, where each row has its own confusion matrix.
+    """Return the log-probabilities of the labels in each row, where each row has its own confusion matrix.
 
     The probability of label y is `p(y) = sum_k f(k) A[k, y]`, with class probabilities f and the confusion matrix A of
     the row. Its logarithm is computed by log-sum-exp.
@@ -103,7 +103,7 @@ def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, 
         Logits of the confusion matrices, axes (row, true class, annotator's label). A is their softmax over the last
         axis.
     labels : Tensor of shape (L, S)
-        The labels y of each row.
+        The S labels y of each row.
 
     Returns
     -------
@@ -194,11 +194,12 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
 
 
 def posterior(log_prior: Tensor, log_likelihoods: Tensor, item: Tensor) -> Tensor:
-    """Return the posterior `q_n(k)`, proportional to `prior_n(k) prod_r A_r[k, y_nr]`.
+    """Return the posterior class probabilities of each item, given its labels.
 
-    Here n is the item, r is an annotator who labelled it, y_nr is the label that r gave, and k is a class. `A_r[k, y]`
-    is the probability that annotator r gives label y to an item of class k. The posterior is computed in logarithms,
-    because the product over many labels would underflow.
+    The posterior of class k for item n is proportional to `prior_n(k) prod_r A_r[k, y_nr]`. The product is over the
+    annotators r who labelled the item, and y_nr is the label that r gave. `A_r[k, y]` is the probability that annotator
+    r gives label y to an item of class k. The posterior is computed in logarithms, because the product over many labels
+    would underflow.
 
     Parameters
     ----------

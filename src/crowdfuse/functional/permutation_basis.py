@@ -19,6 +19,7 @@ def permutation_basis(
 ) -> Tensor:
     """Return M distinct permutations of K classes, the identity first.
 
+    Weighted means of these permutations, written as matrices, are confusion matrices; see `dense_confusions`.
     Permutation m maps class j to class pi_m(j). Its matrix is B_m, with `B_m e_j = e_{pi_m(j)}` for the one-hot vector
     e_j of class j. The number of permutations is `M = min(n_bases, K!)`.
 
@@ -29,9 +30,10 @@ def permutation_basis(
     n_bases : int
         Number of permutations to return, at least 1. If K classes have fewer permutations, all of them are returned.
     kind : {"random", "latin"}, default="random"
-        "random": permutations are drawn uniformly without repetition, as in the paper. "latin": the permutations are
-        cyclic shifts of the classes in random orders. If M >= K, each class is then mapped to every class by at least
-        one of the permutations.
+        "random": permutations are drawn uniformly without repetition, as in Gao et al. (2022). "latin": the classes are
+        put in a random order, and the permutations are cyclic shifts of this order. If M >= K, each class is then
+        mapped to every class by at least one of the permutations. If M > K, the other permutations are shifts of other
+        random orders, or random permutations if K <= 8.
     seed : int, default=0
         Seed of the draw.
 
@@ -61,7 +63,7 @@ def permutation_basis(
     if n_bases < 1:
         raise ValueError(f"n_bases must be at least 1, got {n_bases}")
     if kind not in ("random", "latin"):
-        raise ValueError(f"basis must be 'random' or 'latin', got {kind!r}")
+        raise ValueError(f"the kind of basis must be 'random' or 'latin', got {kind!r}")
     size = min(n_bases, math.factorial(n_classes))
     generator = np.random.default_rng(seed)
     identity = tuple(range(n_classes))

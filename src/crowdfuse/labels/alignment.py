@@ -123,8 +123,8 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
             )
         return ann.align(np.arange(n_rows))
     raise ValueError(
-        f"the labels have item ids such as {format_names(ann.items, 3)}, which are not row numbers of X (0 to "
-        f"{n_rows - 1}). Pass items= with the id of each row of X, in order: fit(X, annotations, items=ids)"
+        f"the labels have item ids such as {format_names(ann.items, 3)}, which are not taken as row numbers of X (0 "
+        f"to {n_rows - 1}). Pass items= with the id of each row of X, in order: fit(X, annotations, items=ids)"
     )
 
 
@@ -253,7 +253,8 @@ def refuse_items(items: ArrayLike | None) -> None:
     """
     if items is not None:
         raise ValueError(
-            "items= cannot be used with gold, which has one class per row of X, in the order of X; leave out items="
+            "items= cannot be used with gold, because gold is matched to X row by row; leave out items=, and pass one "
+            "class per row of X, in the order of X"
         )
 
 

@@ -131,9 +131,9 @@ class Annotations:
     def read(cls, path: str | PathLike[str] | Any, reading: Reading) -> Annotations:
         r"""Read labels from a CSV, TSV, Excel or Parquet file, or from an export of a labelling tool.
 
-        The tools are Label Studio, Argilla, Prodigy and doccano. The format is detected from the contents, unless
-        `format` is given. An empty label means that the annotator did not label the item. A word such as "NA" or "nan"
-        means the same, unless `classes` lists that word.
+        The supported tools are Label Studio, Argilla, Prodigy and doccano. The format is detected from the contents,
+        unless `format` is given. An empty label means that the annotator did not label the item. A word such as "NA" or
+        "nan" means the same, unless `classes` lists that word.
 
         A table with one row per item and one column per annotator is called wide. A table is read as wide if it meets
         three conditions:
@@ -420,7 +420,8 @@ class Annotations:
         Returns
         -------
         Annotations
-            `by_row` is false, so pass `items=` to `fit`.
+            The attribute `by_row` of the result is False: items are matched to the rows of X by id. Therefore pass
+            `items` (the id of each row of X) to `fit`.
 
         Raises
         ------
@@ -447,7 +448,7 @@ class Annotations:
         return self._rows(rows, by_row=False)
 
     def align(self, items: ArrayLike, *, on_missing: Literal["error", "drop"] = "error") -> Annotations:
-        """Return the labels in the order of the rows of X.
+        """Return the labels in the order of the rows of X, the inputs that are passed to `fit`.
 
         Parameters
         ----------
@@ -459,7 +460,7 @@ class Annotations:
         Returns
         -------
         Annotations
-            One item per row of X; `by_row` is true.
+            One item per row of X, in the order of X. The attribute `by_row` is True, so `fit` needs no `items`.
 
         Raises
         ------
@@ -500,7 +501,7 @@ class Annotations:
         Returns
         -------
         Annotations
-            One item per chosen row; `by_row` is true.
+            One item per chosen row.
 
         Raises
         ------
@@ -533,9 +534,9 @@ class Annotations:
         return self._rows(rows, by_row=True)
 
     def with_gold(self, gold: Any) -> AnnotationsWithGold:
-        """Return these labels together with gold, so that scikit-learn's ``scoring="accuracy"`` can use the gold.
+        """Return these labels together with gold (the true classes), for scikit-learn's ``scoring="accuracy"``.
 
-        `fit` still trains on the labels alone.
+        `fit` trains on the labels alone. The metric compares the predictions with gold.
 
         Parameters
         ----------
@@ -549,7 +550,7 @@ class Annotations:
         Raises
         ------
         TypeError
-            If `by_row` is false; call `align` first.
+            If the items are not in the order of the rows of X (`by_row` is False). Call `align` first.
         ValueError
             If `gold` does not have one class per item, or if a class is unknown or missing.
 
@@ -567,7 +568,10 @@ class Annotations:
         from crowdfuse.labels.annotations_with_gold import AnnotationsWithGold
 
         if not self.by_row:
-            raise TypeError("with_gold needs labels in the order of X: annotations.align(items).with_gold(gold)")
+            raise TypeError(
+                "with_gold needs annotations in the order of the rows of X; call "
+                "annotations.align(items).with_gold(gold)"
+            )
         codes = gold_codes(gold, self.classes, self.n_items)
         if (codes < 0).any():
             raise ValueError(
@@ -625,7 +629,7 @@ class Annotations:
         Parameters
         ----------
         keep : ndarray of bool, shape (n_labels,)
-            Which labels to keep, in their stored order.
+            Whether to keep each label, in the order of the attribute `label`.
 
         Returns
         -------
@@ -661,7 +665,8 @@ class Annotations:
         Returns
         -------
         Annotations
-            Item i of the result belongs to row i of X, so `by_row` is true.
+            The attribute `by_row` is True: item i of the result belongs to row i of X, the inputs that are passed to
+            `fit`.
 
         Examples
         --------
@@ -739,10 +744,9 @@ class Annotations:
         Returns
         -------
         ndarray of shape (n_items, n_annotators)
-            Row i holds the labels of `items[i]`. If `by_row` is true, item i is also row i of X. If it is false, the
-            items may be in another order than the rows of X. If all classes are integers other than -1, the matrix
-            holds integers, and -1 means that the label is missing. Otherwise the matrix holds objects, and None means
-            that the label is missing.
+            Row i holds the labels of `items[i]`. The items are in the order of the rows of X only if the attribute
+            `by_row` is True. If all classes are integers other than -1, the matrix holds integers, and -1 means that
+            the label is missing. Otherwise the matrix holds objects, and None means that the label is missing.
 
         Raises
         ------
@@ -769,15 +773,16 @@ class Annotations:
         refuse_metrics()
         if not self.by_row:
             raise TypeError(
-                "these annotations identify items by id, so they have no array in the order of X. For the order of "
-                "X, use annotations.align(items); for the order of their attribute `items`, use annotations.to_matrix()"
+                "these annotations identify items by id, so they cannot be converted to an array with one row per row "
+                "of X. Call annotations.align(items) first. For an array in the order of annotations.items, call "
+                "annotations.to_matrix()"
             )
         codes = self._codes()
         return codes if dtype is None else codes.astype(dtype)
 
     def _codes(self) -> NDArray[np.int32]:
         """Class codes (N, R), -1 where missing."""
-        _refuse_dense(self.n_items, self.n_annotators, 4, "annotators", " or, to split items, cv=KFold(5)")
+        _refuse_dense(self.n_items, self.n_annotators, 4, "annotators", ", or in cross-validation cv=KFold(5)")
         codes = np.full(self.shape, -1, np.int32)
         codes[self.item, self.annotator] = self.label
         return codes

@@ -11,7 +11,7 @@ from crowdfuse.labels.annotations import Annotations
 
 
 class AnnotationsWithGold(Annotations):
-    """Labels and gold of the same items: `fit` trains on the labels, and scikit-learn's metrics read the gold.
+    """Labels and gold (true classes) of the same items: `fit` uses the labels, and scikit-learn's metrics the gold.
 
     Create it with `Annotations.with_gold`.
 

@@ -15,7 +15,7 @@ def check_folds(folds: Any) -> int:
     Raises
     ------
     ValueError
-        If it is not 0 or an integer of at least 2.
+        If `folds` is neither 0 nor an integer of at least 2.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def check_folds(folds: Any) -> int:
 
 
 def count_folds(folds: int, n_rows: int) -> int:
-    """Return how many folds there are if `folds` are asked for: not more than rows, and 0 instead of 1.
+    """Return the number of folds to use: `folds`, but at most one per row, and 0 instead of 1.
 
     Examples
     --------

@@ -58,9 +58,9 @@ class ValidationScore(NamedTuple):
     def beats(self, other: ValidationScore) -> bool:
         """Return whether to prefer this score to an earlier one.
 
-        A score without failed checks beats a score with failed checks. If both or neither have failed checks, this
-        score must be higher by more than one standard error of the mean difference per label. Of two nearly equal
-        scores, the earlier one is therefore kept.
+        A score without failed checks beats a score with failed checks. If both or neither have failed checks, the mean
+        of this score must be higher by more than one standard error of the difference between the means. Of two nearly
+        equal scores, the earlier one is therefore kept.
 
         Parameters
         ----------

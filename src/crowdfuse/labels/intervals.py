@@ -78,7 +78,7 @@ def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
     """Return half the width of the 95 % t-interval of a mean.
 
     The ends of the interval are the mean minus and plus the returned number. If the values are differences between
-    pairs of measurements, this is the interval of the paired t-test.
+    pairs of measurements, the interval is that of the paired t-test.
 
     Parameters
     ----------
@@ -101,21 +101,25 @@ def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
 
 
 def seeds_and_items_half_width(differences: NDArray[np.float64]) -> float:
-    """Return half the width of the 95 % interval of the mean of `differences`, over both seeds and test items.
+    """Return half the width of the 95 % interval of the mean of `differences`.
 
     Seeds and test items are treated as random samples: the interval is for the mean over all possible seeds and items.
-    Let S be the number of seeds and I the number of items. Let ``s_seeds`` be the standard deviation of the S means per
-    seed, and ``s_items`` the standard deviation of the I means per item. Let ``s_rest`` be the standard deviation of
-    the residuals, with (S - 1) (I - 1) degrees of freedom. A residual is the value minus the mean of its seed, minus
-    the mean of its item, plus the mean of all values. Then::
+    Let S be the number of seeds and I the number of items. The formula uses three standard deviations:
+
+    - ``s_seeds``: of the S seed means (one mean per seed);
+    - ``s_items``: of the I item means (one mean per item);
+    - ``s_rest``: of the residuals, with (S - 1) (I - 1) degrees of freedom. The residual of a value is the value minus
+      its seed mean, minus its item mean, plus the mean of all values.
+
+    The half width is computed as follows, where t(d) is the 97.5 % quantile of Student's t-distribution with d degrees
+    of freedom::
 
         over_seeds = t(S - 1) s_seeds / sqrt(S)
         over_items = t(I - 1) sqrt(max(0, s_items^2 / I - s_rest^2 / (S I)))
         half_width = sqrt(over_seeds^2 + over_items^2)
 
-    where t(d) is the 97.5 % quantile of Student's t-distribution with d degrees of freedom. If all items have the same
-    mean, the result is that of Student's t-interval over the means per seed. Otherwise it is Howe's approximation,
-    whose coverage is slightly above 95 %.
+    If all item means are equal, the result is the half width of Student's t-interval over the seed means. Otherwise it
+    is Howe's approximation, whose coverage is slightly above 95 %.
 
     Parameters
     ----------

@@ -32,6 +32,6 @@ def refuse_metrics() -> None:
         frame = frame.f_back
     if metric is not None:
         raise TypeError(
-            f"{metric} compares predictions with true classes, but y holds labels of annotators. With gold, pass "
-            "y=annotations.align(items).with_gold(gold). Without gold, use scoring=crowdfuse.label_score"
+            f"{metric} compares predictions with true classes, but y holds labels of annotators. If you have true "
+            "classes (gold), pass y=annotations.align(items).with_gold(gold). If not, use scoring=crowdfuse.label_score"
         )

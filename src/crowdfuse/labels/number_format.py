@@ -47,7 +47,8 @@ def format_number(value: float | None, digits: int = 2) -> str:
 def whole_percentages(shares: Sequence[float]) -> list[int]:
     """Return shares as whole percentages; if the shares sum to 1, the percentages sum to 100.
 
-    The shares are rounded down, and the missing points go to those with the largest fractions.
+    If the shares sum to 1, they are rounded down, and the missing percentage points go to the shares with the largest
+    fractional parts. Otherwise each share is rounded, halves up.
 
     >>> whole_percentages([1 / 3, 1 / 3, 1 / 3]), whole_percentages([0.004, 0.3])
     ([34, 33, 33], [0, 30])

@@ -22,7 +22,8 @@ class Summary:
     items_without_labels : int
         Number of items without labels.
     agreement : float
-        Share of agreeing pairs among all pairs of labels on the same item. NaN if no item has two or more labels.
+        Among all pairs of labels on the same item, the share of pairs that agree. NaN if no item has two or more
+        labels.
     krippendorff_alpha : float
         Krippendorff's alpha for classes without an order: 1 means full agreement, 0 means agreement by chance. Only
         items with two or more labels count. NaN if there are no such items, or if all their labels are the same class.

@@ -30,19 +30,19 @@ class AnnotMix(GlobalConfusions):
     pair is one label with its input x, the embedding e of its annotator and its class y. Each pair is mixed with
     another pair `(x', e', y')` of the batch, which a random permutation selects. The share m of the first pair in the
     mixture is drawn from `Beta(alpha, alpha)`. The loss is `mean_n sum_{r in S_n} -m log p(y) - (1 - m) log p(y')`,
-    with `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`. The sum is over the annotators S_n who labelled item n; f are
-    the class probabilities. The confusion matrix is `A(e) = softmax(W e + b)`, with a softmax over each row. Initially,
-    e is 0 and b is such that annotators are right with probability `eta`, so all annotators are alike. Annotators have
-    no features here, only one-hot codes. Mixing these codes is the same as mixing the embeddings.
+    where S_n are the annotators who labelled item n. The label probabilities of the mixture are
+    `p = f(m x + (1 - m) x') A(m e + (1 - m) e')`, with the network's class probabilities f and the confusion matrix A.
+    The matrix is `A(e) = softmax(W e + b)`, with a softmax over each row. Initially, e is 0 and b is such that
+    annotators are right with probability `eta`, so all annotators are alike.
 
     Inputs are augmented once per item and then mixed. The backbone reads the mixed inputs, so it runs once per labelled
-    pair: if items have three labels, a step takes three times as long. If `alpha` is 0, nothing is mixed, and the
-    backbone runs once per item.
+    pair. If items have three labels, a step takes three times as long as without mixing. If `alpha` is 0, nothing is
+    mixed, and the backbone runs once per item.
 
-    The matrices depend on the annotator alone, as in scikit-activeml's version by the same authors. In the authors' own
-    code, the matrices also depend on the item. This implementation makes three choices of its own. Embeddings e start
-    at 0. A label has the weight of its item, both in its own pair and in the pair that it is mixed into. Items with
-    gold are not mixed.
+    The matrices depend on the annotator alone, as in the version that the same authors wrote for scikit-activeml. In
+    the code of their paper, the matrices also depend on the item. This implementation makes three choices of its own.
+    Embeddings e start at 0. A label has the weight of its item, both in its own pair and in the pair that it is mixed
+    into. Items with gold are not mixed.
 
     Mixing makes predictions less confident, so the probabilities are not calibrated.
 
@@ -77,8 +77,8 @@ class AnnotMix(GlobalConfusions):
     def loss(self, batch: Batch) -> Loss:
         """Return the loss of mixed pairs and of items with gold.
 
-        Mixed pairs and items with gold go through the backbone in one batch, so that batch norm never gets a single
-        row.
+        Mixed pairs and items with gold go through the backbone in one batch. Otherwise, a single item with gold would
+        be a batch of its own, for which batch norm can fail.
         """
         if not self.alpha:
             return super().loss(batch)
@@ -126,12 +126,12 @@ class AnnotMix(GlobalConfusions):
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the confusion matrices of the U given annotators, (U, K, K)."""
         logits: Tensor = self.confuse(self.embed(annotators)).view(-1, self.n_classes, self.n_classes)
         return logits.log_softmax(2)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the network's log class probabilities, (B, K)."""
+        """Return the logarithms of the network's class probabilities of each item, (B, K)."""
         return self.class_logits(features).log_softmax(1)
 
 

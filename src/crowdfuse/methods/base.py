@@ -42,11 +42,11 @@ class ModelSpec:
     n_annotators : int
         Number of annotators R.
     head_hidden : tuple of int
-        Widths of the hidden layers of the class head.
+        Widths of the hidden layers of the class head, the MLP that turns features into class logits.
     dropout : float
         Dropout probability in the class head.
     seed : int
-        Seed of all random numbers that the method draws.
+        Seed of the method's own random draws. Initial weights come from torch's generator, which the estimator seeds.
     """
 
     trunk: Trunk
@@ -78,7 +78,7 @@ class Loss(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """A part of the training. Each phase starts with the network at the end of the previous phase.
+    """A part of the training. Each phase starts with the weights that the network has at the end of the previous phase.
 
     A separate learning-rate schedule runs over each phase. Without validation, training returns the weights of the last
     epoch of the last phase.
@@ -90,15 +90,15 @@ class Phase(NamedTuple):
     epochs : int
         Number of epochs of the phase.
     trainable : tuple of str, optional
-        Names of the attributes of the method that are trained in this phase, such as "trunk". All other modules are
-        frozen and in evaluation mode. None, the default, trains everything. If `trainable` is the same as in the
-        previous phase, the optimizer is kept; otherwise a new optimizer is created.
+        Attributes of the method (modules, parameters or buffers) that are trained in this phase, by name, such as
+        "trunk". All other modules are frozen and in evaluation mode. None, the default, trains everything. If
+        `trainable` is the same as in the previous phase, the optimizer is kept; otherwise a new optimizer is created.
     selection : {"epoch", "end", "any", "never"}, default="epoch"
         Validation chooses the best epoch among several epochs, called candidates. This setting says which epochs of
         this phase are candidates. "epoch": all epochs, and the candidates of earlier phases are dropped. "end": only
         the last epoch. "any": all epochs. "never": no epoch. With "end", "any" and "never", the candidates of earlier
-        phases remain. With "never", the network keeps the weights of the epoch chosen earlier, except that the parts in
-        `trainable`, if given, have their weights from the end of this phase.
+        phases remain. If a phase with "never" names its `trainable` parts, the trained network combines two sets of
+        weights: these parts as they are at the end of the phase, and all others from the chosen epoch.
     """
 
     name: str
@@ -140,7 +140,7 @@ class Method(nn.Module, ABC):
 
     A subclass must define `crowd_loss`. It may override hooks for training (`prepare`, `phases`, `begin_phase`, ...)
     and hooks that describe annotators (`weight_logits`, `confusions`, `accuracies`, `fused`,
-    `label_log_probabilities`). By default all annotators have the same weight.
+    `label_log_probabilities`). If a subclass does not override `weight_logits`, all annotators have the same weight.
 
     In this package, B is the number of items in a batch, L the number of their labels, D the number of features, K the
     number of classes, R the number of annotators, and N the number of rows of the training data. A pair is an item and
@@ -161,7 +161,8 @@ class Method(nn.Module, ABC):
     phase_index : int
         Index of the phase that is being trained, from 0. The training loop sets it.
     loss_factor : float
-        Factor by which the loss is multiplied: 1 / K for the loss of the fusion paper, otherwise 1.
+        Factor by which the loss is multiplied: 1 / K if the loss is scaled as in the code of Gao et al. (2022),
+        otherwise 1.
     takes_new_annotators : bool
         Whether annotators can be added to a fitted model.
     default_passes, min_passes, min_steps, max_steps : int
@@ -225,9 +226,9 @@ class Method(nn.Module, ABC):
         return self.class_logits(self.features(x))
 
     def backbones(self) -> list[nn.Module]:
-        """Return the modules that `torch.compile` compiles for training: by default the trunk.
+        """Return the modules that `torch.compile` compiles for training.
 
-        A method whose backbones are not in `trunk` overrides this method.
+        The implementation in the base class returns the trunk. Methods whose backbones are not in `trunk` override it.
 
         Returns
         -------
@@ -253,7 +254,7 @@ class Method(nn.Module, ABC):
     # ---- the loss ------------------------------------------------------------------------------
 
     def loss(self, batch: Batch) -> Loss:
-        """Return the loss of a batch: `gold_losses` for the items with gold, `crowd_loss` for all other items.
+        """Return the loss of a batch: `gold_losses` for the items whose gold is known, `crowd_loss` for all others.
 
         Parameters
         ----------
@@ -294,9 +295,10 @@ class Method(nn.Module, ABC):
         """
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of each item with gold: by default cross-entropy on the gold class.
+        """Return the loss of each item with gold.
 
-        A method with a model of the annotators also adds a term for the labels of these items.
+        The implementation in the base class returns the cross-entropy of the predicted class probabilities on the gold
+        class. Methods that model the annotators override it, and add a loss of the labels of these items.
 
         Parameters
         ----------
@@ -314,9 +316,10 @@ class Method(nn.Module, ABC):
     # ---- hooks of the training -----------------------------------------------------------------
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
-        """Return why the method cannot learn from this data and which other methods can. None if this method can.
+        """Return an error message if the method cannot learn from this data, and None if it can.
 
-        The message is raised as an error before training starts.
+        The message says why, and which other methods can learn from the data. The training loop raises it as an error
+        before training starts. The implementation in the base class returns None.
 
         Parameters
         ----------
@@ -330,7 +333,9 @@ class Method(nn.Module, ABC):
         return None
 
     def training_mask(self, data: TrainingData) -> NDArray[np.bool_]:
-        """Return a mask of the rows to train on: by default all rows with a label or gold.
+        """Return a mask of the rows to train on.
+
+        The implementation in the base class selects all rows with a label or gold.
 
         Parameters
         ----------
@@ -360,6 +365,8 @@ class Method(nn.Module, ABC):
     def prepare(self, data: TrainingData) -> None:
         """Initialize the method from the training data. Called before the first step of every training run.
 
+        The implementation in the base class does nothing.
+
         Parameters
         ----------
         data : TrainingData
@@ -367,12 +374,14 @@ class Method(nn.Module, ABC):
         """
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return the phases of training, given the number of epochs: by default a single phase.
+        """Return the phases of training, given the number of epochs.
+
+        The implementation in the base class returns a single phase.
 
         Parameters
         ----------
         epochs : int
-            Number of epochs over all phases.
+            Number of epochs that the user has set. The epochs of all phases usually add up to this number.
 
         Returns
         -------
@@ -393,12 +402,13 @@ class Method(nn.Module, ABC):
         Returns
         -------
         phases : list of Phase
-            By default the phases have `default_steps` steps in total, rounded up to whole epochs.
+            In the implementation of the base class, the phases have `default_steps` steps in total, rounded up to whole
+            epochs.
         """
         return self.phases(-(-self.default_steps(n_steps_per_pass) // n_steps_per_epoch))
 
     def default_steps(self, n_steps_per_pass: int) -> int:
-        """Return the number of steps of a training whose number of epochs is not given.
+        """Return the number of training steps if the number of epochs is not given.
 
         Parameters
         ----------
@@ -418,9 +428,9 @@ class Method(nn.Module, ABC):
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Update the method at the start of each phase, except the first phase.
 
-        Results must be written into buffers or parameters, in place, so that checkpoints contain them and all processes
-        have the same values. If a result has one value per row of the training data, its buffer must be non-persistent
-        and listed in `resume_buffers`.
+        The implementation in the base class does nothing. In an override, results must be written into buffers or
+        parameters, in place, so that checkpoints contain them and all processes have the same values. If a result has
+        one value per row of the training data, its buffer must be non-persistent and listed in `resume_buffers`.
 
         Parameters
         ----------
@@ -435,12 +445,13 @@ class Method(nn.Module, ABC):
     def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
         """Return a description of each sanity check that the current network fails.
 
-        Validation prefers an epoch without failed checks to every epoch with failed checks.
+        Validation prefers an epoch without failed checks to any epoch with failed checks. The implementation in the
+        base class returns `label_checks` unchanged.
 
         Parameters
         ----------
         label_checks : tuple of str
-            Failed checks that compare the predicted classes with labels. By default, exactly these are returned.
+            Descriptions of the failed checks that compare the predicted classes with the labels.
         predict : Predict
             Function that applies the current network to the training data.
 
@@ -451,9 +462,10 @@ class Method(nn.Module, ABC):
         return label_checks
 
     def limitations(self) -> tuple[str, ...]:
-        """Return sentences that tell the user about problems of this training run: by default none.
+        """Return sentences that tell the user about problems of this training run.
 
-        The consensus stores these sentences as `limitations`; `fit`, the report and the review page show them.
+        The implementation in the base class returns an empty tuple. The consensus stores these sentences as
+        `limitations`; `fit`, the report and the review page show them.
 
         Returns
         -------
@@ -462,7 +474,7 @@ class Method(nn.Module, ABC):
         return ()
 
     def add_annotators(self, count: int) -> None:
-        """Append annotators, with the mean of the existing annotators' parameters or outputs.
+        """Append annotators. Each gets the mean parameters, or the mean outputs, of the existing annotators.
 
         This method extends all submodules of class `PerAnnotator`. If a subclass has other parameters or buffers with
         one row per annotator, it must override this method, call `super()` and append rows to them.
@@ -482,10 +494,11 @@ class Method(nn.Module, ABC):
     def label_log_probabilities(
         self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor
     ) -> Tensor | None:
-        """Return `log p(label | class)` of each label and class, or None if the method has no reliable estimate.
+        """Return `log p(label | class)` for each label and each possible true class, or None.
 
-        Held-out labels (labels that are kept out of training) are scored with these probabilities. If a method returns
-        None, the held-out labels are scored with a general annotator model instead; see `crowdfuse.labels.held_out`.
+        Held-out labels (labels that are kept out of training) are scored with these probabilities. A method that cannot
+        estimate them reliably returns None, as does the base class. Its held-out labels are then scored with a general
+        annotator model; see `crowdfuse.labels.held_out`.
 
         Parameters
         ----------
@@ -503,8 +516,8 @@ class Method(nn.Module, ABC):
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
         """Return one score per pair (item, annotator).
 
-        A softmax over the pairs of an item turns the scores into the annotators' weights. By default, all scores are 0,
-        so all annotators of an item have the same weight.
+        A softmax over the pairs of an item turns the scores into the annotators' weights. In the implementation of the
+        base class, all scores are 0, so all annotators of an item have the same weight.
 
         Parameters
         ----------
@@ -567,8 +580,8 @@ class Method(nn.Module, ABC):
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
         """Return the fused label of each item: a vector of class probabilities computed from its labels.
 
-        By default, this is the weighted mean of the item's one-hot labels. The weights are the softmax of
-        `weight_logits` over the labels of the item.
+        The implementation in the base class returns the weighted mean of the item's one-hot labels. The weights are the
+        softmax of `weight_logits` over the labels of the item.
 
         Parameters
         ----------

@@ -39,11 +39,11 @@ class COINNet(GeoCrowdNet):
     In the paper, the outlier term of a label is a vector e_nr with one entry per class, such that `f_n A_r + e_nr` is a
     distribution. The norm of all terms of an item is penalized. The likelihood depends only on the entry of the given
     label, d_nr, which lies between 0 and 1 - q_nr. The other entries subtract the same amount from the other classes.
-    So the norm of e_nr equals d_nr up to a factor between 1 and sqrt(2), which is absorbed by the weight. The powers of
-    M_n keep items with more labels from becoming outliers sooner. The authors' code also sums over labels. There, the
-    terms of an item cost `0.01 M_n (sum_r |e_nr|^2)^(p/2)`. For ten classes and three labels, this is about 1/200 of
-    the cost here. In the authors' code, the terms start at 0, grow in small steps while the network learns, and never
-    come close to the minimum.
+    So the norm of e_nr equals d_nr up to a factor between 1 and sqrt(2), which is absorbed by the weight. The factor
+    and the divisor M_n keep items with more labels from becoming outliers sooner. The authors' code also sums the
+    losses of an item's labels, but there the terms of an item cost `0.01 M_n (sum_r |e_nr|^2)^(p/2)`. For ten classes
+    and three labels, this is about 1/200 of the cost here. In the authors' code, the terms start at 0, grow in small
+    steps while the network learns, and never come close to the minimum.
 
     The terms of an item do not depend on other items. So the best terms are computed from network, matrices and labels
     (`outlier_terms`); they are not learned as parameters. Therefore nothing is stored per item, the cost of a step
@@ -85,12 +85,12 @@ class COINNet(GeoCrowdNet):
         self.mean_labels_per_item.fill_(float(np.average(counts[labelled], weights=data.weight[labelled])))
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
-        """Return an error message if no training item has two labels."""
+        """Return an error message if no training item has two or more labels."""
         if ((np.diff(data.annotations.indptr) > 1) & (data.weight > 0)).any():
             return None
         return (
-            "coin-net finds outliers by comparing the labels of an item, but no item to train on has two labels; use a "
-            "method that works with one label per item, such as trace-reg, gated or majority-vote"
+            "coin-net finds outliers by comparing the labels of an item, but no training item has two or more labels; "
+            "use a method that works with one label per item, such as trace-reg, gated or majority-vote"
         )
 
     def phases(self, epochs: int) -> list[Phase]:
@@ -124,7 +124,7 @@ class COINNet(GeoCrowdNet):
         return outlier_terms(log_q.exp(), item, len(features), self.cost, self.mean_labels_per_item)
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior of the class given the item's labels. Labels of outliers are weak evidence."""
+        """Return the posterior class probabilities of each item, (B, K). Labels of outliers are weak evidence."""
         terms = self.outliers(features, item, annotator, label)
         log_likelihoods = torch.logaddexp(self.class_log_likelihoods(annotator, label), terms.log()[:, None])
         return posterior(self.log_prior(features), log_likelihoods, item)
@@ -133,8 +133,9 @@ class COINNet(GeoCrowdNet):
 def outlier_losses(log_likelihood: Tensor, item: Tensor, n_items: int, cost: float, mean_labels: Tensor) -> Tensor:
     """Return the loss of each item's labels, minimized over the outlier terms.
 
-    Gradients flow only through terms that are at their upper bound 1 - q, because this bound changes with the
-    likelihood q. All other terms are at a minimum of the loss, where the gradient is 0.
+    Each outlier term is computed from the likelihood q of its label. Gradients flow through this computation only for
+    terms at their upper bound 1 - q. For all other terms, the derivative of the loss with respect to the term is 0,
+    because they are at a minimum of the loss.
 
     Parameters
     ----------
@@ -145,7 +146,7 @@ def outlier_losses(log_likelihood: Tensor, item: Tensor, n_items: int, cost: flo
     n_items : int
         Number of items B.
     cost : float
-        Cost of outlier terms.
+        Factor of the cost of outlier terms.
     mean_labels : Tensor of shape ()
         Mean number of labels per item.
 
@@ -175,8 +176,9 @@ def outlier_terms(likelihood: Tensor, item: Tensor, n_items: int, cost: float, m
     `mean_labels`, and p and eps are the constants `POWER` and `EPSILON`.
 
     There are two candidates: d = 0, and the result of an iteration that starts at `d = 1 - q`. The candidate with the
-    lower loss is returned. Each step of the iteration replaces the power by a parabola `a d_r^2 / 2` that touches it
-    from above. The minimum is then `d_r = (sqrt(q_r^2 + 4 / a) - q_r) / 2`, so the loss never increases.
+    lower loss is returned. Each step of the iteration replaces the cost by an upper bound that equals the cost at the
+    current d: `a sum_r d_r^2 / 2` plus a constant. The new d is the minimum of the loss with this bound,
+    `d_r = (sqrt(q_r^2 + 4 / a) - q_r) / 2`, or `1 - q_r` if this is smaller. So no step increases the loss.
 
     Parameters
     ----------
@@ -187,7 +189,7 @@ def outlier_terms(likelihood: Tensor, item: Tensor, n_items: int, cost: float, m
     n_items : int
         Number of items B.
     cost : float
-        Cost of outlier terms.
+        Factor of the cost of outlier terms.
     mean_labels : Tensor of shape ()
         Mean number of labels per item.
 

@@ -32,13 +32,14 @@ class CoNAL(Method):
     lies between 0.27 and 0.73, and neither matrix is ever ignored. v_n is computed by a linear layer on the item's
     features (in the authors' code, by separate layers on the input). All matrices start at twice the identity.
 
-    The softmax of row k of a matrix is P(label | true class k). Labels depend only on `w G + (1 - w) W_r`. So G and W_r
-    can be separated only by what annotators have in common, and by the separation term. In this term, `|G - W_r|` is
-    the Euclidean norm of all K^2 differences. The term has no lower bound, so `separation` must be small.
+    The softmax of row k of a matrix is P(label | true class k). The labels of an annotator depend only on the mixture
+    `w G + (1 - w) W_r`, so they alone do not determine G and W_r. Two things do: what the annotators have in common,
+    and the separation term. In this term, `|G - W_r|` is the Euclidean norm of all K^2 differences. The term has no
+    lower bound, so `separation` must be small.
 
     The separation term is added once per label, so that the cost of a step depends only on its labels. The authors'
-    code adds it once per annotator and step, and averages the other term over labels. So if everybody labels every
-    item, the lambda of the authors' code equals `separation` divided by R. Items with gold train the matrices by the
+    code adds it once per annotator and step, and averages the cross-entropy over labels. So if all R annotators label
+    every item, the lambda of the authors' code equals `separation / R`. Items with gold train the matrices by the
     likelihood alone; f_n is then the one-hot vector of the true class.
 
     Parameters
@@ -91,14 +92,14 @@ class CoNAL(Method):
         return share * common + (1 - share) * times_matrices(f, W, batch.item, position)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean matrix and embedding."""
+        """Append `count` annotators, with the mean matrix and the mean embedding of the existing annotators."""
         super().add_annotators(count)
         extend_tables(self, ("individual", "of_annotator"), count)
 
     # ---- what the method says about annotators -------------------------------------------------
 
     def common_shares(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the share w_nr of common noise in the label of each pair.
+        """Return, for each pair (item, annotator), the share of the common noise layer in the mixture.
 
         Parameters
         ----------
@@ -115,16 +116,16 @@ class CoNAL(Method):
         return (normalize(take_rows(self.of_annotator, annotator)) * v).sum(1).sigmoid()
 
     def log_confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the logarithms of the mixtures of common and individual matrix, one per pair, (L, K, K)."""
+        """Return the logarithm of the confusion matrix of each pair (item, annotator), (L, K, K)."""
         share = self.common_shares(features, item, annotator)[:, None, None]
         return (share * self.common + (1 - share) * take_rows(self.individual, annotator)).log_softmax(2)
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of each pair, (L, K, K)."""
+        """Return the confusion matrix of each pair (item, annotator), (L, K, K)."""
         return self.log_confusions(features, item, annotator).exp()
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior of the class given the item's labels, with the network's prediction as the prior."""
+        """Return the posterior class probabilities of each item, with the network's prediction as the prior, (B, K)."""
         log_A = self.log_confusions(features, item, annotator)
         log_likelihoods = log_A.gather(2, label[:, None, None].expand(-1, self.n_classes, 1))[:, :, 0]
         return posterior(self.class_logits(features).log_softmax(1), log_likelihoods, item)

@@ -46,7 +46,7 @@ HeadFactory = Callable[[int, tuple[int, ...], int, int], nn.Module]
 
 
 class TrainingConsensus(NamedTuple):
-    """The consensus that a training learns from.
+    """The consensus that the networks are trained on.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class GateNetwork(nn.Module):
         self.head = make(trunk.n_features, hidden[-1:], spec.n_annotators, 1)
 
     def forward(self, x: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the gates of pairs as logits, (L,)."""
+        """Return, for each pair (item, annotator), the logit of the probability that the annotator is right, (L,)."""
         gates: Tensor = self.head(self.trunk(x), item, annotator)[:, 0]
         return gates
 
@@ -94,10 +94,12 @@ class GateNetwork(nn.Module):
 class ConsensusTraining(Method):
     """Class networks and a gate network that are trained on a consensus.
 
-    In the first phase the loss is the cross-entropy `mean_nm -sum_k t_n(k) log f_nm(k)`, where `f_nm` are the class
-    probabilities of item n by class network m, and `t_n` is the consensus. If there are several class networks, each
-    leaves out another part of the items, so that their mean is more accurate than one network. In the second phase the
-    loss is the binary cross-entropy of the gates with `t_n(y_nr)`, the probability that the label `y_nr` is right.
+    The consensus `t_n` holds class probabilities of each item n. In the first phase, the class networks learn it: the
+    loss is the cross-entropy `mean_nm -sum_k t_n(k) log f_nm(k)`, where `f_nm` are the class probabilities of item n by
+    class network m. If there are several class networks, each leaves out a different part of the items, so that the
+    mean of their predictions is more accurate than one network. In the second phase, the gate network learns the
+    probability that annotator r is right on item n, called the gate. The loss is the binary cross-entropy of the gates
+    with `t_n(y_nr)`, the probability that the label `y_nr` is right.
 
     Parameters
     ----------
@@ -115,7 +117,7 @@ class ConsensusTraining(Method):
     target : Tensor of shape (N, K)
         The consensus of each row of the training data.
     left_out_by : Tensor of shape (N,)
-        Number of the class network that does not learn from the row; -1 if all do.
+        Index of the class network that does not learn from the row; -1 if all class networks learn from it.
     """
 
     confusion_given: ClassVar[Literal["said", "true"] | None] = "true"
@@ -165,10 +167,10 @@ class ConsensusTraining(Method):
     # ---- training ------------------------------------------------------------------------------
 
     def unsupported_reason(self, data: TrainingData) -> str | None:
-        """Return that the method needs labels, if there are none."""
+        """Return an error message if there are no labels of annotators."""
         if data.annotations.n_labels:
             return None
-        return "consensus-training needs labels of annotators, but got only gold; use true-label to learn from gold"
+        return "consensus-training needs labels of annotators, but got only gold; use the method true-label"
 
     def phases(self, epochs: int) -> list[Phase]:
         """Return a phase for the class networks and one for the gate network."""
@@ -190,7 +192,7 @@ class ConsensusTraining(Method):
         ----------
         data : TrainingData
             The training data. If the attribute `consensus` is None, as in `partial_fit`, the consensus is computed from
-            the labels and, after the first training, from what the networks say about the items.
+            the labels and, after the first training run, also from the predictions of the networks.
         """
         found = self._own_consensus(data) if self.consensus is None else self.consensus
         target = np.nan_to_num(found.class_probabilities).astype(np.float32)
@@ -216,7 +218,9 @@ class ConsensusTraining(Method):
         self.is_trained.fill_(True)
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
-        """Let the gates shift the confusion matrices. Before the gate phase, the gate network is untrained.
+        """Let the gates shift the confusion matrices, from the start of the gate phase.
+
+        Until then, the gate network is untrained, and the gates have weight 0.
 
         Parameters
         ----------
@@ -254,7 +258,9 @@ class ConsensusTraining(Method):
         return np.concatenate(parts)
 
     def finish(self, data: TrainingData) -> None:
-        """Compute the mean gate of each annotator; the gates of single items are measured relative to it.
+        """Compute the mean gate of each annotator.
+
+        A gate shifts the confusion matrix of an annotator on an item by its difference from this mean.
 
         Parameters
         ----------
@@ -273,11 +279,11 @@ class ConsensusTraining(Method):
         self.gate_mean[has_labels] = torch.from_numpy(means).float()[has_labels]
 
     def loss(self, batch: Batch) -> Loss:
-        """Return the loss of the phase; gold is part of the consensus that is trained on."""
+        """Return the loss of the current phase. The consensus of items with gold is the gold class."""
         return self.crowd_loss(self.features(batch.x), batch)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the loss of the phase."""
+        """Return the loss of the current phase, for class networks or gate network."""
         target = self.target.to(h.device)
         if self.phase_index == 0:
             log_f = self.class_networks(h).log_softmax(-1)
@@ -296,8 +302,8 @@ class ConsensusTraining(Method):
     def class_logits(self, h: Tensor) -> Tensor:
         """Return the logarithms of the mean class probabilities of all class networks, (B, K).
 
-        They are computed in double precision where the device has it: in single precision, the last digit of a softmax
-        depends on the position of the row.
+        They are computed in double precision if the device supports it. In single precision, the last digit of a
+        softmax depends on the position of the item in the batch.
         """
         outputs: Tensor = self.class_networks(h)
         probabilities = outputs.to(highest_precision(outputs.device)).softmax(-1).mean(0)
@@ -309,7 +315,7 @@ class ConsensusTraining(Method):
         return gates
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the probability that the annotator is right, for each pair, (L,)."""
+        """Return, for each pair (item, annotator), the probability that the annotator is right, (L,)."""
         return self._gate_logits(features, item, annotator).sigmoid()
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
@@ -317,7 +323,7 @@ class ConsensusTraining(Method):
         return self.accuracies(features, item, annotator).clamp(min=1e-6).log()
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of each pair, P(label | true class), (L, K, K)."""
+        """Return the confusion matrix of each pair (item, annotator), P(label | true class), (L, K, K)."""
         base = self._base_confusions(annotator)
         right = base.diagonal(dim1=1, dim2=2).clamp(1e-6, 1 - 1e-6)
         shifted = self._shifted(right, features, item, annotator)
@@ -325,12 +331,12 @@ class ConsensusTraining(Method):
         return torch.where(eye.bool(), shifted[:, :, None], base * ((1 - shifted) / (1 - right))[:, :, None])
 
     def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return `log p(label | class)` of each label and class, (L, K)."""
+        """Return `log p(label | class)` for each label and each possible true class, (L, K)."""
         matrices = self.confusions(features, item, annotator)
         return matrices[torch.arange(len(label), device=label.device), :, label].clamp(min=1e-9).log()
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior of the class given the item and its labels, (B, K)."""
+        """Return the posterior class probabilities of each item, given its input and labels, (B, K)."""
         log_f = self.class_logits(features)
         return posterior(log_f, self.label_log_probabilities(features, item, annotator, label), item)
 
@@ -378,7 +384,7 @@ def highest_precision(device: torch.device) -> torch.dtype:
 
 
 def n_class_networks(trunk: Trunk, head_hidden: tuple[int, ...], dropout: float) -> int:
-    """Return how many class networks to train: several if they can be evaluated together, otherwise one."""
+    """Return how many class networks to train: 5 if they are MLPs that can be trained together, otherwise 1."""
     probe = nn.Sequential(trunk.module, mlp(trunk.n_features, head_hidden, 2, dropout))
     return N_CLASS_NETWORKS if isinstance(make_committee([probe]), StackedMLPs) else 1
 

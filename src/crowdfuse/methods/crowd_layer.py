@@ -75,7 +75,7 @@ class CrowdLayer(GlobalConfusions):
         return Loss((batch.weight[batch.item] * losses).sum(), weight)
 
     def label_logits(self, f: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the outputs `g_r(f_n)` of the annotators' layers.
+        """Return, for each pair (item n, annotator r), the output `g_r(f_n)` of the annotator's layer.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class CrowdLayer(GlobalConfusions):
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the confusion matrices of the U given annotators, (U, K, K)."""
         if "matrix" in self.tables:
             return take_rows(self.matrix, annotators).log_softmax(2)
         K = self.n_classes
@@ -113,12 +113,12 @@ class CrowdLayer(GlobalConfusions):
         return self.label_logits(certain, true_class, annotators.repeat_interleave(K)).view(-1, K, K).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean layer."""
+        """Append `count` annotators, with the mean of the existing annotators' layers."""
         super().add_annotators(count)
         extend_tables(self, self.tables, count)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the network's log class probabilities, (B, K)."""
+        """Return the logarithms of the network's class probabilities of each item, (B, K)."""
         return self.class_logits(features).log_softmax(1)
 
 

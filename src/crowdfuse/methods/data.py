@@ -216,12 +216,12 @@ def fingerprint(inputs: Inputs, *annotations_gold_weights: Annotations | NDArray
     inputs : Inputs
         The inputs.
     *annotations_gold_weights : Annotations or ndarray
-        Values that are hashed together into "labels", in this order.
+        The labels, gold and weights, which are hashed together in the given order.
 
     Returns
     -------
     hashes : dict
-        Hexadecimal hashes "inputs" and "labels".
+        "inputs": hash of the inputs. "labels": hash of all other arguments. Both are hexadecimal strings.
     """
     of_labels = hashlib.blake2b(digest_size=16)
     for part in annotations_gold_weights:

@@ -51,7 +51,7 @@ class BasisConfusions(nn.Module):
     hidden : tuple of int
         Widths of the hidden layers of the head.
     n_bases : int
-        Largest number of permutations M.
+        Maximum number of permutations M.
     kind : {"random", "latin"}
         Kind of the basis; see `permutation_basis`.
     """
@@ -75,7 +75,7 @@ class BasisConfusions(nn.Module):
         )
 
     def forward(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the coefficients of each pair, (L, M)."""
+        """Return the coefficients of the permutations for each pair (item, annotator), (L, M)."""
         if self.head is None:
             return features.new_ones(len(item), 1)
         coefficients: Tensor = self.head(features, item, annotator).softmax(1)
@@ -95,14 +95,17 @@ class BasisConfusions(nn.Module):
 
 
 class FullConfusions(nn.Module):
-    """One matrix per pair, predicted without a basis; columns sum to 1. For few classes, to compare with the basis.
+    """Confusion matrices that are predicted without a basis; columns sum to 1.
+
+    There is one matrix per pair (item, annotator), and the head has K^2 outputs per pair. This is meant for comparison
+    with `BasisConfusions`, if there are few classes.
 
     Parameters
     ----------
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     heads : HeadFactory
-        Function that makes the head, which has K^2 outputs.
+        Function that makes the head.
     hidden : tuple of int
         Widths of the hidden layers of the head.
     """
@@ -133,13 +136,14 @@ class FullConfusions(nn.Module):
 
 
 class Fusion(Method):
-    """KL divergence from the classifier to the fused label, with a penalty on the confusion matrices.
+    """KL divergence between the fused label and the classifier's prediction, with a penalty on the confusion matrices.
 
     The loss is `mean_n [ KL(t_n || f_n) + (penalty / R_n) sum_{r in S_n} sum_k (1 - P_n,kk^r)^2 ]`, where `t_n = sum_{r
-    in S_n} w_n^r P_n^r e_{y_n^r}` are the fused labels. f_n are the class probabilities. S_n are the R_n annotators who
-    labelled item n. w_n is the softmax of the weight head over S_n, and e_y is the one-hot vector of label y. Column j
-    of the confusion matrix `P_n^r` is the distribution of the true class given that annotator r gave label j. Gradients
-    flow into both sides of the KL divergence. Items without labels contribute nothing.
+    in S_n} w_n^r P_n^r e_{y_n^r}` is the fused label of item n. f_n are the classifier's probabilities. S_n are the R_n
+    annotators who labelled the item. The weights w_n are a softmax over S_n of the weight head's outputs. e_y is the
+    one-hot vector of label y. Column j of the confusion matrix `P_n^r` is the distribution of the true class of item n
+    if annotator r gives label j. Gradients flow into both sides of the KL divergence. Items without labels contribute
+    nothing.
 
     For items with gold, the loss is the sum of cross-entropy, `-log t_n[gold]` and the penalty.
 
@@ -148,7 +152,7 @@ class Fusion(Method):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     n_bases : int
-        Largest number of permutations M. If it is 1, weights are learned but no confusions (an ablation).
+        Maximum number of permutations M. If it is 1, weights are learned but no confusions (an ablation).
     basis : {"random", "latin"}
         Kind of the basis; see `permutation_basis`.
     penalty : float
@@ -159,8 +163,8 @@ class Fusion(Method):
         "learned": weights are predicted by the network. "uniform": all weights are equal; only confusions are learned
         (an ablation).
     annotator_heads : {"shared", "separate", "embedded"}
-        Class of the heads. "shared": `AnnotatorHead`. "separate": `SeparateHeads` for the matrices and `AnnotatorHead`
-        for the weights. "embedded": `EmbeddedHead`.
+        Class of the heads that predict weights and matrices. "shared": `AnnotatorHead`. "separate": `SeparateHeads` for
+        the matrices and `AnnotatorHead` for the weights. "embedded": `EmbeddedHead`.
     embedding : int
         Length of an annotator's embedding, used only if `annotator_heads` is "embedded".
     annotator_hidden : tuple of int
@@ -233,11 +237,11 @@ class Fusion(Method):
         return scores
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of each pair, P(true class | label), (L, K, K)."""
+        """Return the confusion matrix of each pair (item, annotator), P(true class | label), (L, K, K)."""
         return self.confuse.dense(self.confuse(features, item, annotator))
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the fused labels t_n, (B, K)."""
+        """Return the fused label of each item, (B, K)."""
         return self._fuse(features, item, annotator, label)[0]
 
     def _penalties(self, c: Tensor, item: Tensor, n_labels: Tensor) -> Tensor:

@@ -61,6 +61,10 @@ class Gated(Method):
     annotators who labelled it, and y_nr are their labels. The gate g_nr is the probability that annotator r is right on
     item n. W_r[k, y] is the probability that a wrong label of annotator r is y if the class is k.
 
+    Training has three phases. Phase 1 learns which label each annotator would give to each item. Before phase 2, these
+    predicted labels, or a classifier fitted to gold, give an initial class of each item. Phase 2 trains classifier and
+    gates on the initial classes. Phase 3 minimizes the loss above.
+
     Parameters
     ----------
     spec : ModelSpec
@@ -83,7 +87,7 @@ class Gated(Method):
         Whether phase 3 is trained on the initial classes instead of the likelihood. This is so if gold chose the
         initial classes and no labels are held out.
     trains_on_vote : Tensor of bool of shape ()
-        Whether phases 2 and 3 train on the vote, because the labels do not show who is right.
+        Whether phases 2 and 3 train on the majority vote, because the labels do not show which annotators are right.
     start_held_out_accuracy : Tensor of shape ()
         Accuracy of the gold classifier on the held-out gold, before phase 3.
     poll_weights : Tensor of shape (R,)
@@ -93,7 +97,7 @@ class Gated(Method):
     held_out_gold : Tensor of shape (N,)
         Gold class of the rows that are held out to check phase 3; -1 for all other rows.
     initial_trunk : Tensor
-        Initial values of the trunk; stored only with two classes.
+        Initial values of the trunk; stored only if there are two classes.
 
     References
     ----------
@@ -139,7 +143,7 @@ class Gated(Method):
     min_steps: ClassVar[int] = 2_000  # held-out labels choose the epoch, so long training does no harm
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return the three phases. Validation chooses from the last epoch of phase 2 and all epochs of phase 3."""
+        """Return the three phases. Validation chooses among the last epoch of phase 2 and all epochs of phase 3."""
         labels, start = (max(1, round(share * epochs)) for share in PHASE_EPOCH_SHARES)
         return _phases(labels, start, max(0, epochs - labels - start))
 
@@ -190,13 +194,13 @@ class Gated(Method):
         self.is_initialized.fill_(True)
 
     def limitations(self) -> tuple[str, ...]:
-        """Return a sentence if the network was trained on the vote."""
+        """Return a message if the network was trained on the majority vote."""
         if not self.trains_on_vote:
             return ()
         return (
             "Annotators contradict each other, and these labels do not show who is right, so the model was trained "
-            f"on the majority vote. Gold labels of {MIN_GOLD_ITEMS} or more items (--gold, gold= in Python) can tell "
-            "who is right.",
+            f"on the majority vote. Gold labels of {MIN_GOLD_ITEMS} or more items can show who is right; pass them as "
+            "--gold (in Python, as the argument gold).",
         )
 
     def _fit_gold_classifier(
@@ -279,10 +283,10 @@ class Gated(Method):
                 tensor.copy_(initial.view_as(tensor))
 
     def failed_checks(self, label_checks: tuple[str, ...], predict: Predict) -> tuple[str, ...]:
-        """Return the failed checks of the labels, or of held-out gold if gold chose the initial classes.
+        """Return the failed checks against the labels, or against held-out gold if gold chose the initial classes.
 
-        If gold chose the initial classes, it has overruled the labels, so checks of the labels are ignored. Instead,
-        the check fails if the accuracy on held-out gold is lower than at the start of phase 3.
+        If gold chose the initial classes, it has overruled the labels, so checks against the labels are ignored.
+        Instead, there is one check: the accuracy on held-out gold must not be lower than at the start of phase 3.
         """
         if not self.starts_from_gold:
             return label_checks
@@ -324,14 +328,14 @@ class Gated(Method):
         return torch.cat([normalize(h), (probabilities / probabilities.shape[1]).sqrt().flatten(1)], 1)
 
     def loss(self, batch: Batch) -> Loss:
-        """Return the loss of the phase. In phase 3, held-out gold is not used."""
+        """Return the loss of the current phase. In phase 3, held-out gold is not used."""
         if self.phase_index == 2 and self.starts_from_gold:
             is_held_out = self.held_out_gold.to(batch.row.device)[batch.row] >= 0
             batch = batch._replace(gold=batch.gold.masked_fill(is_held_out, -1))
         return super().loss(batch)
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the loss of the phase for items without gold."""
+        """Return the loss of the current phase for items without gold."""
         weight = batch.labelled_weight
         if self.phase_index == 0:
             losses = self._label_losses(h, batch)
@@ -346,7 +350,11 @@ class Gated(Method):
         return Loss((weight * losses).sum(), weight.sum())
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return the loss of items with gold, (B,). Phase 1: predicted labels. Phases 2 and 3: classifier and gates."""
+        """Return the loss of each item with gold, (B,).
+
+        In phase 1, this is the loss of the predicted labels. In phases 2 and 3, it is the loss of classifier and gates,
+        with the gold class as the true class.
+        """
         if self.phase_index == 0:
             return self._label_losses(h, batch)
         return self._known_class_losses(h, batch, batch.gold)
@@ -375,7 +383,7 @@ class Gated(Method):
         return scatter_sum(gate_losses - log_probability / count[batch.item], batch.item, batch.n_items)
 
     def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return `log p(y | k)` of each label and class, (L, K)."""
+        """Return `log p(y | k)` for each label y and each possible true class k, (L, K)."""
         logits = self.gate(features, item, annotator)
         is_label = one_hot(label, self.n_classes).bool()
         return torch.where(is_label, logsigmoid(logits), logsigmoid(-logits) + self.wrong(annotator, label))
@@ -383,22 +391,22 @@ class Gated(Method):
     # ---- what the method says about annotators -------------------------------------------------
 
     def accuracies(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the gates: the probability that the annotator is right, (L,)."""
+        """Return the gates: for each pair (item, annotator), the probability that the annotator is right, (L,)."""
         gates: Tensor = self.gate(features, item, annotator)[:, 0].sigmoid()
         return gates
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the logarithms of the gates, (L,)."""
+        """Return the logarithm of the gate of each pair (item, annotator), (L,)."""
         return self.accuracies(features, item, annotator).clamp(min=1e-6).log()
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of each pair, P(label | true class), (L, K, K)."""
+        """Return the confusion matrix of each pair (item, annotator), P(label | true class), (L, K, K)."""
         g = self.accuracies(features, item, annotator)[:, None, None]
         right = torch.eye(self.n_classes, device=features.device)
         return g * right + (1 - g) * self.wrong.matrices(annotator)
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior of the class given the item and its labels, (B, K)."""
+        """Return the posterior class probabilities of each item, given its input and labels, (B, K)."""
         log_f = self.class_logits(features).log_softmax(1)
         return posterior(log_f, self.label_log_probabilities(features, item, annotator, label), item)
 
@@ -418,23 +426,26 @@ def _phases(labels: int, start: int, gates: int) -> list[Phase]:
 
 
 def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:
-    """Return the share of confident pairs of annotators that contradict each other on some items and agree on others.
+    """Return how often confident annotators contradict each other on some items and agree on others, as a share.
 
-    The share is defined for two classes. Each pair of annotators contributes the number of its agreements or the number
-    of its contradictions, whichever is smaller. A pair that always disagrees therefore contributes nothing: one of the
-    two annotators swaps the classes, and the other annotators show who it is.
+    The share is defined for two classes. An annotator is confident on an item if the annotator's label is predicted
+    with a probability above 0.8. For each pair of annotators, two numbers are counted: the items on which both are
+    confident and agree, and the items on which both are confident and contradict each other. The share is the sum of
+    the smaller numbers of all pairs, divided by the sum of all numbers. In both sums, the weight of a pair is the
+    product of the annotators' weights. Two annotators who always contradict each other therefore contribute nothing to
+    the first sum: one of them swaps the classes, and the other annotators show who it is.
 
     Parameters
     ----------
     second_class : ndarray of shape (N, A)
-        Probability that each annotator gives the second class.
+        Predicted probability that each annotator gives the second class to each item.
     weight : ndarray of shape (A,)
         Annotator weights.
 
     Returns
     -------
     share : float
-        Between 0 and 1; 0 if pairs are hardly ever confident.
+        Between 0 and 1; 0 if two annotators are hardly ever both confident.
 
     Examples
     --------
@@ -454,22 +465,23 @@ def contested_share(second_class: NDArray[Any], weight: NDArray[Any]) -> float:
 
 
 def disagreement_share(label: NDArray[np.int64], weight: NDArray[Any]) -> float:
-    """Return the share of confident pairs of annotators that disagree.
+    """Return how often two annotators disagree if both are confident, as a share of all such cases.
 
-    Pairs that hardly ever agree are left out: one of the two annotators permutes the classes, and the other annotators
-    show who it is. Uniformly random wrong labels have no effect either, because they are never predicted confidently.
+    A case is an item and a pair of annotators. Pairs that hardly ever agree are left out: one of the two annotators
+    permutes the classes, and the other annotators show who it is. Uniformly random wrong labels have no effect either,
+    because they are never predicted confidently.
 
     Parameters
     ----------
     label : ndarray of shape (N, A)
-        Label that each annotator gives confidently; -1 if not confident.
+        Label that each annotator would give to each item; -1 if it cannot be predicted confidently.
     weight : ndarray of shape (A,)
         Annotator weights.
 
     Returns
     -------
     share : float
-        Between 0 and 1; 0 if pairs are hardly ever confident.
+        Between 0 and 1; 0 if two annotators are hardly ever both confident.
 
     Examples
     --------

@@ -34,15 +34,17 @@ class GeoCrowdNet(GlobalConfusions):
     - "w": `G = mean_r A_r A_r^T`. The solution is then unique if each class has annotators who know it, even if all
       items are ambiguous.
 
-    The paper uses sums over all data, `F F^T` and `W^T W`, instead of means. The means change the logarithm only by a
-    constant, and they do not depend on the batch size. They make the logarithm at most 0. (A small jitter can make the
-    logarithm slightly larger. The jitter keeps it finite if a batch has fewer items than classes.) G is computed from
-    the batch, so that the cost of a step depends only on its labels. The mean over items is weighted by item weight,
-    and the mean over annotators by number of labels. If there are several processes, each uses its part of the batch.
+    The paper uses sums instead of means: `F F^T`, where F are the class probabilities of all items, and `W^T W`, where
+    W are the confusion matrices of all annotators. The means change the logarithm only by a constant, and they do not
+    depend on the batch size. With the means, the logarithm is at most 0. (A small multiple of the identity is added to
+    G, which keeps the logarithm finite if a batch has fewer items than classes. This can make the logarithm slightly
+    larger than 0.) G is computed from the batch, so that the cost of a step depends only on its labels. The mean over
+    items is weighted by item weight, and the mean over annotators by number of labels. If there are several processes,
+    each uses its part of the batch.
 
     The losses of an item's labels are summed here, while the authors' code averages over labels. So `volume_weight`
     equals the authors' lambda times the number of labels per item. Their lambda is 0.001 on MNIST. It is 0.1 or 0.2 on
-    LabelMe, which corresponds to a `volume_weight` of 0.25 to 0.5.
+    LabelMe, which has about 2.5 labels per item, so this corresponds to a `volume_weight` of 0.25 to 0.5.
 
     `A_r` is the softmax over each row of free logits.
 
@@ -74,7 +76,7 @@ class GeoCrowdNet(GlobalConfusions):
         self.volume_weight = volume_weight
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the negative log-likelihood of the labels, minus the volume."""
+        """Return the negative log-likelihood of the labels, minus the volume term."""
         log_f = self.class_logits(h).log_softmax(1)
         active, position = active_annotators(batch.annotator, self.n_annotators)
         log_A = self.log_confusions(active)
@@ -110,28 +112,29 @@ class GeoCrowdNet(GlobalConfusions):
         return super().gold_losses(h, batch) + self.item_losses(log_likelihood, batch)
 
     def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return `log A_r[k, y]` of each label and class, (L, K)."""
+        """Return `log A_r[k, y]` for each label y of an annotator r and each possible true class k, (L, K)."""
         return self.class_log_likelihoods(annotator, label)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the confusion matrices of the U given annotators, (U, K, K)."""
         return take_rows(self.confusion_logits, annotators).log_softmax(2)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the network's log class probabilities, (B, K)."""
+        """Return the logarithms of the network's class probabilities of each item, (B, K)."""
         return self.class_logits(features).log_softmax(1)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean matrix."""
+        """Append `count` annotators, with the mean of the existing confusion matrices."""
         super().add_annotators(count)
         matrices = append_mean_rows(self.confusion_logits.detach().softmax(2), count)
         self.confusion_logits = nn.Parameter(matrices.log())
 
 
 def log_volume(rows: Tensor, weight: Tensor) -> Tensor:
-    """Return `log det(K sum_i w_i x_i x_i^T / sum_i w_i + JITTER I)`, at least in single precision.
+    """Return `log det(K sum_i w_i x_i x_i^T / sum_i w_i + JITTER I)`, computed in at least single precision.
 
-    The result is 0 if the rows are the one-hot vectors of the K classes.
+    `JITTER` is a small constant, which keeps the result finite. Without it, the result would be 0 if the rows are the
+    one-hot vectors of the K classes, with equal weights.
 
     Parameters
     ----------
@@ -148,7 +151,7 @@ def log_volume(rows: Tensor, weight: Tensor) -> Tensor:
     --------
     >>> log_volume(torch.eye(3), torch.ones(3)).round(decimals=2)
     tensor(0.)
-    >>> log_volume(torch.tensor([[0.5, 0.5], [0.5, 0.5]]), torch.ones(2)).round(decimals=2)  # the jitter alone
+    >>> log_volume(torch.tensor([[0.5, 0.5], [0.5, 0.5]]), torch.ones(2)).round(decimals=2)  # log 0 without the jitter
     tensor(-6.9100)
     """
     n_classes = rows.shape[1]

@@ -19,7 +19,7 @@ PSEUDO_COUNT_PER_CELL = 0.01  # added to every count, so that no label has proba
 
 
 class GlobalConfusions(Method):
-    """Base class of methods with one confusion matrix per annotator r: `A_r[k, y] = P(label y | class k)`.
+    """Base class of methods with one confusion matrix per annotator r: `A_r[k, y] = P(label y | true class k)`.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class GlobalConfusions(Method):
 
     @abstractmethod
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' matrices.
+        """Return the logarithms of the given annotators' confusion matrices.
 
         Parameters
         ----------
@@ -50,7 +50,7 @@ class GlobalConfusions(Method):
 
     @abstractmethod
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the log class probabilities of each item, computed without the labels of the item.
+        """Return the logarithms of the class probabilities of each item, computed without the labels of the item.
 
         Parameters
         ----------
@@ -63,14 +63,14 @@ class GlobalConfusions(Method):
         """
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of the annotator of each pair.
+        """Return, for each pair (item, annotator), the confusion matrix of the annotator.
 
         Parameters
         ----------
         features : Tensor of shape (B, D)
             Features of the items.
         item, annotator : Tensor of shape (L,)
-            For each pair (item, annotator), the position of the item in the batch and the index of the annotator.
+            For each pair, the position of the item in the batch and the index of the annotator.
 
         Returns
         -------
@@ -81,7 +81,7 @@ class GlobalConfusions(Method):
         return self.log_confusions(active).exp()[position]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior class probabilities of each item, from the prior of `log_prior` and the item's labels.
+        """Return the posterior class probabilities of each item, computed from its prior (`log_prior`) and its labels.
 
         Parameters
         ----------
@@ -163,7 +163,7 @@ class CountedConfusions(GlobalConfusions):
         self.register_buffer("matrices", torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' matrices.
+        """Return the logarithms of the given annotators' confusion matrices.
 
         Parameters
         ----------
@@ -205,8 +205,8 @@ class CountedConfusions(GlobalConfusions):
     def estimate_confusions(self, data: TrainingData, classes: sparse.csr_array) -> None:
         """Set `prior` and `matrices` from weighted counts, as in the M-step of EM.
 
-        Each row counts for every class in proportion to the probability of the class. The matrices of annotators
-        without labels in this data are not changed.
+        A row and its labels are counted for every class, each time with the row's weight times the probability of the
+        class. The matrices of annotators without labels in this data are not changed.
 
         Parameters
         ----------

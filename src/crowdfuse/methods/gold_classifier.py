@@ -25,6 +25,9 @@ UNSEEN_CLASS_BIAS = -1e6  # bias of classes without gold, so that they are never
 class GoldClassifier(NamedTuple):
     """A linear classifier of item descriptions.
 
+    The description of an item consists of its features and of the labels that annotators would probably give to it.
+    There are K classes, G items with gold, and D numbers in a description.
+
     Parameters
     ----------
     weight : Tensor of shape (K, D)
@@ -49,17 +52,18 @@ def fit_gold_classifier(
 ) -> GoldClassifier | None:
     """Fit a classifier to items with gold, and return it if it is more accurate than the classes inferred from labels.
 
-    The accuracy of the classifier is measured by cross-validation. It must be higher by more than one standard error of
-    the paired difference.
+    The accuracy of the classifier is measured by cross-validation on the items with gold, and compared with the
+    accuracy of the inferred classes on the same items. The classifier counts as more accurate if the difference is
+    larger than its standard error.
 
     Parameters
     ----------
     descriptions : ndarray of shape (G, D)
-        Descriptions of the gold items.
+        Descriptions of the items with gold, such as their features.
     gold : ndarray of shape (G,)
-        True class of each gold item.
+        True class of each of these items.
     label_classes : ndarray of shape (G,)
-        Class of each gold item, as inferred from labels alone.
+        Class of each of these items, as inferred from labels alone.
     n_classes : int
         Number of classes K.
 

@@ -26,7 +26,20 @@ CLASS_RULES: tuple[ClassRule, ...] = ("above chance", "any")
 
 
 def poll_weights(data: TrainingData, n_annotators: int) -> NDArray[np.float64]:
-    """Return the weights of annotators in the poll, (n_annotators,): 0 except for the annotators with the most labels.
+    """Return the weight of each annotator when predicted labels are combined.
+
+    Parameters
+    ----------
+    data : TrainingData
+        The training data.
+    n_annotators : int
+        Number of annotators.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_annotators,)
+        Proportional to the annotator's number of labels, where each label counts with the weight of its item. 0 for all
+        but the 64 annotators with the most labels. The weights sum to 1.
 
     Examples
     --------
@@ -54,7 +67,9 @@ def class_scores(label_probabilities: Tensor, weight: Tensor, rule: ClassRule) -
     weight : Tensor of shape (A,)
         Weights of the polled annotators.
     rule : {"any", "above chance"}
-        "any": a label that an annotator avoids is evidence, too. "above chance": it is not.
+        "above chance": an annotator supports only classes with a predicted label probability above 1 / K. "any": an
+        annotator also supports classes with a predicted label probability far below 1 / K. See
+        `crowdfuse.functional.expected_class_log_likelihood`.
 
     Returns
     -------
@@ -76,7 +91,7 @@ def rule_log_likelihood(label_probabilities: Tensor, truth: Tensor, label: Tenso
     label : Tensor of shape (L,)
         The labels.
     rule : {"any", "above chance"}
-        The rule.
+        How the classes in `truth` were inferred; see `class_scores`.
 
     Returns
     -------

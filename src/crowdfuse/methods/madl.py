@@ -33,9 +33,9 @@ class MaDL(Method):
 
     The loss is `mean_n sum_{r in S_n} [-w_r log sum_k f_n(k) A_nr[k, y_nr] - log Gamma(g)]`. S_n are the annotators who
     labelled item n, and y_nr are their labels. f_n are the class probabilities, and A_nr is the confusion matrix of
-    annotator r on item n. The weight `w_r` is proportional to `1 / sum_s exp(-g |e_r - e_s|^2)` with mean 1, where e_r
-    is the embedding of annotator r. The number g is the sharpness of this similarity kernel. It is learned with a gamma
-    prior of density `Gamma(g)`.
+    annotator r on item n. The weight `w_r` is `1 / sum_s exp(-g |e_r - e_s|^2)`, scaled to mean 1, where e_r is the
+    embedding of annotator r. The number g is the sharpness of this similarity kernel. It is learned with a gamma prior
+    of density `Gamma(g)`.
 
     A_nr is computed from `performance = out(relu(e_r + hidden([e_r, u_n, product(e_r x u_n)])))`. Here u_n is the
     item's embedding, which has the same length as e_r. The brackets [...] are a concatenation, and x is the outer
@@ -54,8 +54,8 @@ class MaDL(Method):
 
     Items with gold train the classifier. Each of their labels also trains the performance network, with weight 1.
 
-    Since there is one matrix per item, the data does not determine the rows of classes other than the item's class. If
-    `confusions` is "full", so many matrices explain the labels that the labels hardly determine the classifier.
+    Since every item has its own matrices, the data does not determine the rows of classes other than the item's class.
+    If `confusions` is "full", so many matrices explain the labels that the labels hardly determine the classifier.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class MaDL(Method):
         return performance
 
     def label_log_probabilities(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return `log A_nr[k, y]` of each label and class, (L, K)."""
+        """Return `log p(y | k)` for each label y and each possible true class k, (L, K)."""
         logits = self._performance(features, item, annotator)
         n_classes = self.n_classes
         if self.kind == "full":
@@ -169,7 +169,7 @@ class MaDL(Method):
     # ---- what the method says about annotators -------------------------------------------------
 
     def confusions(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the confusion matrix of each pair, (L, K, K)."""
+        """Return the confusion matrix of each pair (item, annotator), P(label | true class), (L, K, K)."""
         logits = self._performance(features, item, annotator)
         n_classes = self.n_classes
         if self.kind == "full":
@@ -179,7 +179,7 @@ class MaDL(Method):
         return g * right + (1 - g) * (1 - right) / (n_classes - 1)
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the logarithms of the weights of the loss, up to a constant, (L,)."""
+        """Return, for each pair (item, annotator), the logarithm of the annotator's weight, up to a constant, (L,)."""
         if not self.weights_by_density:
             return super().weight_logits(features, item, annotator)
         active, position = active_annotators(annotator, self.n_annotators)
@@ -189,7 +189,7 @@ class MaDL(Method):
         return -mean_similarity(table[active], table[compared], self._sharpness()).log()[position]
 
     def fused(self, features: Tensor, item: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the posterior of the class given the item and its labels, (B, K)."""
+        """Return the posterior class probabilities of each item, given its input and labels, (B, K)."""
         log_f = self.class_logits(features).log_softmax(1)
         return posterior(log_f, self.label_log_probabilities(features, item, annotator, label), item)
 

@@ -16,7 +16,7 @@ from crowdfuse.methods.data import Batch, TrainingData
 
 
 class MajorityVote(Method):
-    """Training on the vote.
+    """Training on the majority vote.
 
     Let f_n be the class probabilities of the network for item n. If the vote is soft, the loss is `mean_n KL(v_n ||
     f_n)`, where v_n are the vote shares: for each class, the fraction of the item's labels that name it. If the vote is
@@ -30,7 +30,8 @@ class MajorityVote(Method):
         "soft": train on the vote shares. "hard": train on the class with the most labels; ties are broken at random,
         using the seed.
     loss_scale : {"plain", "paper"}
-        "paper": the loss is divided by K. "plain": it is not.
+        "paper": the loss is divided by the number of classes K, as in the code of Gao et al. (2022). "plain": it is
+        not.
     """
 
     winner: Tensor

@@ -22,20 +22,23 @@ from crowdfuse.nets.annotator_tables import append_mean_rows, take_rows
 
 
 class MaxMIG(Method):
-    """Negative mutual information gain of classifier and aggregator, as in the paper with the KL divergence.
+    """Negative mutual information gain of classifier and aggregator.
 
-    The loss is `-mean_i [1 + log m_ii] + mean_{i != j} m_ij` with `m_ij = sum_k h_i(k) g_j(k) / p(k)`. h_i are the
-    class probabilities of item i by the classifier. `g_j = softmax(log p + sum_{r in S_j} W_r[y_jr])` are the class
-    probabilities of item j by the aggregator, and p is a class prior. The second mean is over pairs of different items,
-    weighted by the product of the two item weights. It factors over the classes, so the cost of a step is B K plus the
-    number of labels. Items without labels are left out of both means. If a batch has only one item, the loss is 0. If
-    there are several processes, each compares the items of its own part of the batch.
+    This is the variant of the paper (see References) that uses the KL divergence. The loss is
+    `-mean_i [1 + log m_ii] + mean_{i != j} m_ij` with `m_ij = sum_k h_i(k) g_j(k) / p(k)`. h_i are the class
+    probabilities of item i by the classifier. `g_j = softmax(log p + sum_{r in S_j} W_r[y_jr])` are the class
+    probabilities of item j by the aggregator, where S_j are the annotators who labelled item j, y_jr are their labels,
+    and p is a class prior. The second mean is over pairs of different items, weighted by the product of the two item
+    weights. It factors over the classes, so the cost of a step grows with B K plus the number of labels. Items without
+    labels are left out of both means. If a batch has only one item, the loss is 0. If there are several processes, each
+    compares the items of its own part of the batch.
 
-    `W_r[y]` starts as `log P(label y of annotator r | class)`, counted as if the vote shares were the truth. For labels
-    that annotator r never gives, it starts at 0. So g starts as a posterior. The paper's code does the same with a
-    larger pseudo-count. On CIFAR-10, the paper's code learns W more slowly than h; here both have the same learning
-    rate. The prior p and the initial W are computed from the first training data. If training continues with other
-    data, W changes by training only, and a new annotator starts with the average of all annotators.
+    `W_r[y]` starts as `log P(label y of annotator r | class)`, counted as if the vote shares were the truth. So g
+    starts as the posterior class probabilities given the labels. A pseudo-count is added to each count; in the paper's
+    code, it is larger. For labels that annotator r never gives, `W_r[y]` starts at 0. On CIFAR-10, the paper's code
+    learns W more slowly than h; here both have the same learning rate. The prior p and the initial W are computed from
+    the first training data. If training continues with other data, W changes by training only, and a new annotator
+    starts with the average of all annotators.
 
     For items with gold, the loss is `-log h_i(gold) - log g_i(gold)`. The second term is left out if the item has no
     labels.
@@ -116,7 +119,7 @@ class MaxMIG(Method):
         return (self.prior.log() + scatter_sum(evidence, item, n_items)).log_softmax(1)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean evidence."""
+        """Append `count` annotators, with the mean W of the existing annotators."""
         super().add_annotators(count)
         per_annotator = self.label_log_evidence.detach().view(-1, self.n_classes, self.n_classes)
         self.label_log_evidence = nn.Parameter(append_mean_rows(per_annotator, count).flatten(0, 1))
@@ -124,9 +127,10 @@ class MaxMIG(Method):
     # ---- what the method says about annotators -------------------------------------------------
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return, for each pair, the log standard deviation of the annotator's W over the classes, (L,).
+        """Return, for each pair (item, annotator), the logarithm of a standard deviation, (L,).
 
-        It measures how much the annotator's labels change the aggregate. If W is 0, the weight of the annotator is 0.
+        It is the standard deviation of the annotator's W over the classes. This measures how much the annotator's
+        labels change the class probabilities of the aggregator. If W is 0, the annotator has almost no weight.
         """
         per_annotator = self.label_log_evidence.view(-1, self.n_classes, self.n_classes)
         spread = (per_annotator - per_annotator.mean(2, keepdim=True)).square().mean((1, 2)).sqrt()
@@ -159,7 +163,7 @@ def mutual_information_gain(log_ratio: Tensor, log_g: Tensor, weight: Tensor) ->
 
     Examples
     --------
-    >>> h = torch.eye(2).clamp(min=1e-9).log()  # crossed pairs differ completely: 1 + log 2
+    >>> h = torch.eye(2).clamp(min=1e-9).log()  # the two items have different classes: 1 + log 2
     >>> mutual_information_gain(h - torch.tensor(0.5).log(), h, torch.ones(2))
     tensor(1.6931)
     """

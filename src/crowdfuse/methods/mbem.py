@@ -41,7 +41,7 @@ class MBEM(CountedConfusions):
     rounds : int
         Number of rounds.
     chosen : {"epoch", "round"}
-        Epochs from which validation chooses. "epoch": all epochs of the last round. "round": the last epoch of each
+        Epochs among which validation chooses. "epoch": all epochs of the last round. "round": the last epoch of each
         round.
 
     References
@@ -63,13 +63,13 @@ class MBEM(CountedConfusions):
         ]
 
     def prepare(self, data: TrainingData) -> None:
-        """Count matrices from the vote shares."""
+        """Estimate the class prior and the confusion matrices as if the vote shares were the truth."""
         ann = data.annotations
         shares = (1 / np.diff(ann.indptr)[ann.item], (ann.item, ann.label))
         self.estimate_confusions(data, sparse.csr_array(shares, shape=(len(data), self.n_classes)))
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
-        """Count matrices from the network's hard predictions."""
+        """Estimate the class prior and the confusion matrices as if the network's predicted classes were the truth."""
         rows = np.arange(len(data))
         hard = (np.ones(len(data)), (rows, predict().argmax(1)))
         self.estimate_confusions(data, sparse.csr_array(hard, shape=(len(data), self.n_classes)))

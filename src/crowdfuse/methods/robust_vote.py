@@ -1,8 +1,8 @@
 """Majority vote with generalized cross-entropy, a loss that is robust to wrong labels.
 
-Cross-entropy has its largest gradients on items to whose label the network gives a low probability. If some labels are
-wrong, these are mostly the items with wrong labels, and long training memorizes them. Generalized cross-entropy gives
-such items smaller gradients. It lies between two losses: cross-entropy, which learns fast, and the mean absolute error,
+Cross-entropy has its largest gradients on items whose label has a low predicted probability. If some labels are wrong,
+these are mostly the items with wrong labels, and long training memorizes them. Generalized cross-entropy gives such
+items smaller gradients. It lies between two losses: cross-entropy, which learns fast, and the mean absolute error,
 which hardly reacts to wrong labels but learns slowly.
 """
 
@@ -20,7 +20,7 @@ from crowdfuse.methods.majority_vote import MajorityVote
 
 
 class RobustVote(MajorityVote):
-    """Training on the vote with generalized cross-entropy.
+    """Training on the majority vote with generalized cross-entropy.
 
     If the vote is hard, the loss is `mean_n (1 - f_n(w_n)^q) / q`, where f_n are the class probabilities of item n and
     w_n is the class with the most labels. If the vote is soft, the loss is `mean_n mean_{r in S_n} (1 - f_n(y_nr)^q) /

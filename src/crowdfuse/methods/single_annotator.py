@@ -20,7 +20,7 @@ class SingleAnnotator(Method):
     spec : ModelSpec
         Backbone, sizes and seed of the method.
     annotator : int
-        Number of the annotator, from 0.
+        Index of the annotator, from 0.
     """
 
     def __init__(self, spec: ModelSpec, *, annotator: int) -> None:

@@ -24,8 +24,8 @@ class TraceReg(GlobalConfusions):
 
     The loss is `mean_n sum_{r in S_n} [-log (f_n A_r)[y_nr] + trace_weight tr(A_r)]`, where f_n are the class
     probabilities of item n, S_n are the annotators who labelled it, y_nr are their labels, and A_r is the confusion
-    matrix of annotator r. The paper's loss counts each trace once per step. If everybody labels every item, both losses
-    are the same.
+    matrix of annotator r. Here the trace of an annotator is added once per label, in the paper once per step. If all
+    annotators label every item, both losses are the same.
 
     `A_r` is a softmax over each row of a table of logits. The logits are parameters, so weight decay acts on them too.
     A step computes only the matrices of the annotators in its batch.
@@ -69,16 +69,16 @@ class TraceReg(GlobalConfusions):
         return super().gold_losses(h, batch) - scatter_sum(log_likelihood, batch.item, batch.n_items)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the confusion matrices of the U given annotators, (U, K, K)."""
         return take_rows(self.confusion_logits, annotators).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean matrix."""
+        """Append `count` annotators, with the mean of the existing confusion matrices."""
         super().add_annotators(count)
         matrices = append_mean_rows(self.confusion_logits.detach().softmax(2), count)
         self.confusion_logits = nn.Parameter(matrices.log())
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the network's log class probabilities, (B, K)."""
+        """Return the logarithms of the network's class probabilities of each item, (B, K)."""
         log_f: Tensor = self.classify(features).log_softmax(1)
         return log_f

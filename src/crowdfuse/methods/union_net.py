@@ -38,9 +38,9 @@ class UnionNet(GlobalConfusions):
     identity.
 
     In the paper, S_n are all annotators. Here S_n are the annotators who labelled the item, so that the cost of a step
-    depends only on its labels. If everybody labels every item, both are the same. Each annotator in S_n gives exactly
-    one label, so all annotators have the same influence, and missing labels cause no bias. The authors' public code
-    differs in two points. Its loss of "b" is divided by the item's number of labels; here each label has the same
+    depends only on its labels. If all annotators label every item, both are the same. Each annotator in S_n gives
+    exactly one label, so all annotators have the same influence, and missing labels cause no bias. The authors' public
+    code differs in two points. Its loss of "b" is divided by the item's number of labels; here each label has the same
     weight in both variants. Its W_r starts 0.00001 away from the identity, or with counted matrices on some data sets.
 
     The confusion matrix of an annotator is `A_r[k, y] = softmax(W_r[k])[y]`.
@@ -64,7 +64,7 @@ class UnionNet(GlobalConfusions):
         self.variant = variant
 
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the negative log-likelihood of the labels under u_n."""
+        """Return the negative log-likelihood of the labels, as the class docstring defines it."""
         log_f = self.class_logits(h).log_softmax(1)
         losses = self._output_losses(log_f.exp(), batch) if self.variant == "a" else self._row_losses(log_f, batch)
         weight = batch.labelled_weight.sum()
@@ -91,16 +91,16 @@ class UnionNet(GlobalConfusions):
         return -((log_f - log_total).index_select(0, batch.item) + label_logits).logsumexp(1)
 
     def log_confusions(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' matrices, (U, K, K)."""
+        """Return the logarithms of the confusion matrices of the U given annotators, (U, K, K)."""
         return take_rows(self.transition, annotators).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean block of the transition matrix."""
+        """Append `count` annotators. Their block of the transition matrix is the mean of the existing blocks."""
         super().add_annotators(count)
         extend_tables(self, ("transition",), count)
 
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the network's log class probabilities, (B, K)."""
+        """Return the logarithms of the network's class probabilities of each item, (B, K)."""
         return self.class_logits(features).log_softmax(1)
 
 
@@ -110,7 +110,7 @@ def segment_logsumexp(values: Tensor, item: Tensor, n_items: int) -> Tensor:
     Parameters
     ----------
     values : Tensor of shape (L, ...)
-        One row per pair.
+        One row per pair (item, annotator).
     item : Tensor of shape (L,)
         Position of each pair's item.
     n_items : int

@@ -30,9 +30,9 @@ class WDN(Method):
 
     - Phase 1, networks: the loss is `mean_n sum_{r in S_n} -log p_nr[y_nr]`. For prediction, all networks have the same
       weight.
-    - Phase 2, weights "softmax", as in the WDN paper: the loss is `mean_n KL(t_n || sum_r softmax(w)_r p_nr)`, starting
-      from equal weights.
-    - Phase 2, weights "released", as in the fusion paper's code: the loss is
+    - Phase 2, weights "softmax", as in Guan et al. (2018): the loss is
+      `mean_n KL(t_n || sum_r softmax(w)_r p_nr)`. All weights start equal.
+    - Phase 2, weights "released", as in the code of Gao et al. (2022): the loss is
       `mean_n KL(t_n || softmax_k(sum_r w_r p_nr))`. The weights w are any real numbers, initially drawn from a normal
       distribution.
 
@@ -48,13 +48,14 @@ class WDN(Method):
         Form of the weighted average. "softmax": weights are positive and sum to 1. "released": weights are any real
         numbers.
     weight_epochs : int
-        Epochs of the second phase.
+        Number of epochs of the second phase.
     loss_scale : {"plain", "paper"}
-        "paper": the loss of the second phase is divided by K. "plain": it is not.
+        "paper": the loss of the second phase is divided by K, as in the code of Gao et al. (2022). "plain": it is not.
 
     References
     ----------
     Guan, Gulshan, Dai and Hinton, "Who said what: modeling individual labelers improves classification", AAAI 2018.
+    Gao et al., "Learning from multiple annotator noisy labels via sample-wise label fusion", ECCV 2022.
     """
 
     labelled: Tensor
@@ -80,7 +81,7 @@ class WDN(Method):
         self.seed = spec.seed
 
     def phases(self, epochs: int) -> list[Phase]:
-        """Return two phases: networks, then weights."""
+        """Return two phases: the networks for `epochs` epochs, then the weights for `weight_epochs` more epochs."""
         return [
             Phase("networks", epochs, trainable=("augment", "trunk", "classify", "last")),
             Phase("weights", self.weight_epochs, trainable=("weights",)),
@@ -93,7 +94,7 @@ class WDN(Method):
         self.labelled |= torch.from_numpy(counts > 0).to(self.labelled.device)
 
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
-        """Draw the initial "released" weights."""
+        """Draw the initial weights at random, if `weights` is "released"."""
         if self.released:
             start = np.random.default_rng([self.seed, 3]).standard_normal(self.n_annotators)
             with torch.no_grad():
@@ -109,7 +110,11 @@ class WDN(Method):
         return Loss(self.weights_scale * (batch.weight * kl).sum(), weight)
 
     def gold_losses(self, h: Tensor, batch: Batch) -> Tensor:
-        """Return the cross-entropy of the average on gold. In the first phase, add the networks' loss on the labels."""
+        """Return the loss of each item with gold, (B,).
+
+        It is the cross-entropy of the average prediction on gold. In the first phase, the loss of the networks on the
+        item's labels is added.
+        """
         average_losses = super().gold_losses(h, batch)
         if self.phase_index == 0:
             return average_losses + self._network_losses(h, batch)
@@ -121,7 +126,10 @@ class WDN(Method):
         return scatter_sum(cross_entropy(logits, batch.label, reduction="none"), batch.item, batch.n_items)
 
     def class_logits(self, h: Tensor) -> Tensor:
-        """Return `sum_r w_r p_nr` for "released", `log sum_r softmax(w)_r p_nr` for "softmax", (B, K)."""
+        """Return the average of the networks' predictions, as class logits (B, K).
+
+        They are `sum_r w_r p_nr` if `weights` is "released", and `log sum_r softmax(w)_r p_nr` if it is "softmax".
+        """
         h = self.classify(h)
         pair = torch.arange(len(h) * self.n_annotators, device=h.device)
         each = self.last(h, pair // self.n_annotators, pair % self.n_annotators)
@@ -155,7 +163,7 @@ class WDN(Method):
         self.labelled = torch.cat([self.labelled, self.labelled.new_zeros(count)])
 
     def weight_logits(self, features: Tensor, item: Tensor, annotator: Tensor) -> Tensor:
-        """Return the logarithms of the weights, (L,).
+        """Return, for each pair (item, annotator), the logarithm of the annotator's weight, (L,).
 
         Negative weights are set to 0. If no weight is positive, all weights are equal. Annotators without training
         labels have the mean weight of the other annotators.

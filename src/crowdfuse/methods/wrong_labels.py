@@ -40,28 +40,28 @@ class WrongLabels(PerAnnotator):
         raise NotImplementedError
 
     def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return `log W_r[k, y]` of each pair and class k.
+        """Return `log W_r[k, y]` for each label y of an annotator r, and each class k.
 
         Parameters
         ----------
         annotator, label : Tensor of shape (L,)
-            Annotator and label of each pair.
+            Annotator and class of each label.
 
         Returns
         -------
         log_probabilities : Tensor of shape (L, K)
-            The value for class k = y is arbitrary, because the label is right for this class.
+            The value for k = y is arbitrary, because label y is not wrong if the true class is y.
         """
         log_W, position = self._active_tables(annotator)
         return label_log_probabilities(log_W, position, label)
 
     def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
-        """Return `log W_r[k, y]` of each pair for its true class k; 0 if the label is right.
+        """Return `log W_r[k, y]` for each label y of an annotator r, where k is the true class; 0 if y is right.
 
         Parameters
         ----------
         annotator, truth, label : Tensor of shape (L,)
-            Annotator, true class and label of each pair.
+            For each label, the annotator, the true class of the item, and the class that the label names.
 
         Returns
         -------
@@ -71,12 +71,12 @@ class WrongLabels(PerAnnotator):
         return torch.where(truth == label, 0, log_probabilities)
 
     def matrices(self, annotator: Tensor) -> Tensor:
-        """Return, for each pair, the table of its annotator.
+        """Return, for each label, the table of its annotator.
 
         Parameters
         ----------
         annotator : Tensor of shape (L,)
-            Annotator of each pair.
+            Annotator of each label.
 
         Returns
         -------
@@ -86,10 +86,10 @@ class WrongLabels(PerAnnotator):
         return log_W.exp()[position]
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators. By default nothing changes, which is right for a shared table."""
+        """Append `count` annotators. The implementation in the base class does nothing, which suits a shared table."""
 
     def count_labels(self, annotator: Tensor, label: Tensor, f: Tensor) -> None:
-        """Count the tables after training. By default nothing changes, which is right for learned tables.
+        """Count the tables after training. The base class does nothing, which suits learned tables.
 
         Parameters
         ----------
@@ -105,10 +105,9 @@ class WrongLabels(PerAnnotator):
 
 
 class UniformWrongLabels(WrongLabels):
-    """All wrong classes are equally likely, as for the paper's synthetic annotators.
+    """All wrong labels are equally likely.
 
-    Training assumes that wrong labels are uniform. After training, tables are counted from the actual labels, only for
-    inspection.
+    This is assumed in training. After training, tables are counted from the actual labels, for inspection only.
 
     Parameters
     ----------
@@ -131,7 +130,7 @@ class UniformWrongLabels(WrongLabels):
         self.register_buffer("counted_tables", uniform.repeat(n_annotators if self.is_per_annotator else 1, 1, 1))
 
     def forward(self, annotator: Tensor, label: Tensor) -> Tensor:
-        """Return the logarithm of 1 / (K - 1), a scalar that broadcasts to (L, K)."""
+        """Return the logarithm of 1 / (K - 1) as a scalar, which broadcasts to (L, K)."""
         return torch.full((), -math.log(self.n_classes - 1), device=label.device)
 
     def given(self, annotator: Tensor, truth: Tensor, label: Tensor) -> Tensor:
@@ -139,11 +138,11 @@ class UniformWrongLabels(WrongLabels):
         return torch.where(truth == label, 0.0, -math.log(self.n_classes - 1))
 
     def matrices(self, annotator: Tensor) -> Tensor:
-        """Return the counted table of each pair's annotator, (L, K, K)."""
+        """Return, for each label, the counted table of its annotator, (L, K, K)."""
         return self.counted_tables[annotator if self.is_per_annotator else torch.zeros_like(annotator)]
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean table."""
+        """Append `count` annotators, with the mean of the existing tables."""
         if self.is_per_annotator:
             extend_tables(self, ("counted_tables",), count)
 
@@ -178,7 +177,7 @@ class SharedWrongLabels(WrongLabels):
 
 
 class PerAnnotatorWrongLabels(WrongLabels):
-    """One learned table per annotator, initially uniform. A step changes only the annotators in its batch.
+    """One learned table per annotator, initially uniform. A step changes only the tables of annotators in its batch.
 
     Parameters
     ----------
@@ -197,25 +196,26 @@ class PerAnnotatorWrongLabels(WrongLabels):
         return self.log_tables(active), position
 
     def log_tables(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' tables, (U, K, K)."""
+        """Return the logarithms of the tables of the U given annotators, (U, K, K)."""
         return _without_diagonal(take_rows(self.logits, annotators)).log_softmax(2)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean logits."""
+        """Append `count` annotators, with the mean logits of the existing annotators."""
         extend_tables(self, ("logits",), count)
 
 
 class BasisWrongLabels(WrongLabels):
     """One table per annotator: a learned mixture of permutations without fixed points.
 
-    The fusion paper uses such mixtures to map labels to classes. Here they map the true class to the label.
+    Gao et al. (2022) use mixtures of permutations to map labels to true classes. Here they map the true class to a
+    wrong label, so no permutation may map a class to itself.
 
     Parameters
     ----------
     n_classes, n_annotators : int
         Numbers of classes and annotators.
     n_bases : int
-        Largest number of permutations.
+        Maximum number of permutations.
     seed : int
         Seed with which the permutations are drawn.
     """
@@ -234,7 +234,7 @@ class BasisWrongLabels(WrongLabels):
         return self.log_tables(active), position
 
     def log_tables(self, annotators: Tensor) -> Tensor:
-        """Return the logarithms of the given annotators' tables, (U, K, K)."""
+        """Return the logarithms of the tables of the U given annotators, (U, K, K)."""
         shares = take_rows(self.logits, annotators).softmax(1)
         permutations = nn.functional.one_hot(self.basis, self.n_classes).to(shares.dtype)  # (M, K, K)
         tables = torch.einsum("um,mky->uky", shares, permutations)
@@ -243,7 +243,7 @@ class BasisWrongLabels(WrongLabels):
         return _without_diagonal(smoothed.log())
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators with the mean logits."""
+        """Append `count` annotators, with the mean logits of the existing annotators."""
         extend_tables(self, ("logits",), count)
 
 

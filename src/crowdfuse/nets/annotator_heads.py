@@ -77,7 +77,7 @@ class AnnotatorHead(PerAnnotator):
 
 
 class SeparateHeads(PerAnnotator):
-    """One MLP per annotator with no shared parameters, as in the paper; suited to few annotators.
+    """One MLP per annotator with no shared parameters, as in Gao et al. (2022); suited to few annotators.
 
     Every annotator's network runs on every item of the batch, so cost and memory grow with the number of items times
     the number of annotators.
@@ -196,11 +196,9 @@ class AnnotatorEmbedding(PerAnnotator):
 class EmbeddedHead(nn.Module):
     """One MLP for all annotators, which reads the item's features and the annotator's embedding.
 
-    Suited to many annotators.
-
-    The first layer is the sum of a term for the item's features and a term for the embedding. The term for the features
-    is computed only once per item. Cost and memory grow with the number of pairs (item, annotator). An additional
-    annotator adds only one embedding.
+    This head is suited to many annotators, because an additional annotator adds only one embedding. The first layer is
+    the sum of a term for the item's features and a term for the embedding. The term for the features is computed only
+    once per item. Cost and memory grow with the number of pairs (item, annotator).
 
     Parameters
     ----------

@@ -13,7 +13,8 @@ MAX_DENSE_GRADIENT_ROWS = 100  # up to this many rows, a dense gradient of the w
 def take_rows(table: Tensor, rows: Tensor) -> Tensor:
     """Return `table[rows]`, with a sparse gradient if the table has more than 100 rows.
 
-    In that case, time and memory of the backward pass depend on `len(rows)` but not on R.
+    With a sparse gradient, time and memory of the backward pass depend on `len(rows)` but not on the length of the
+    table.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ class PerAnnotator(nn.Module):
     """
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators, with the mean of the existing annotators' parameters or outputs.
+        """Append annotators. Each gets the mean parameters, or the mean outputs, of the existing annotators.
 
         Parameters
         ----------

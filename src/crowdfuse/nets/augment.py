@@ -49,7 +49,9 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
     min_dimensions = 2 if name == "crop-flip" else 3
     if not min_dimensions <= len(shape) <= 3:
         allowed = "(H, W) or (C, H, W)" if name == "crop-flip" else "(C, H, W)"
-        raise ValueError(f"augment={name!r} needs images {allowed}, got inputs of shape {shape}; leave out augment")
+        raise ValueError(
+            f"augment={name!r} needs images of shape {allowed}, got inputs of shape {shape}; leave out augment"
+        )
     return CropAndFlip() if name == "crop-flip" else RandomResizedCropAndFlip(shape[-1])
 
 

@@ -33,7 +33,7 @@ class Trunk:
     n_features : int
         Number of features per input.
     head_hidden : tuple of int
-        Default widths of the hidden layers of a head, which reads the backbone's features.
+        Default widths of the hidden layers of the heads, the networks that read the backbone's features.
     is_built_in : bool
         Whether the backbone is a built-in backbone, chosen by name.
 
@@ -105,7 +105,8 @@ def _build_named(
         return nn.Flatten(), hidden
     if name in ("lenet", "resnet18") and len(shape) not in (2, 3):
         raise ValueError(
-            f"backbone {name!r} reads images (H, W) or (C, H, W), got inputs of shape {shape}; use backbone='mlp'"
+            f"backbone {name!r} reads images of shape (H, W) or (C, H, W), got inputs of shape {shape}; "
+            "use backbone='mlp'"
         )
     channels = shape[0] if len(shape) == 3 else 1
     if name == "resnet18":

@@ -45,10 +45,11 @@ class Committee(nn.Module):
 
 
 class StackedMLPs(nn.Module):
-    """MLPs that are evaluated together, with one batched product per layer. The outputs are the same as of `Committee`.
+    """MLPs that are trained together, with one batched product per layer. The outputs are the same as for `Committee`.
 
-    Small networks then take a fraction of the time, because there is one call per layer for all networks. In training,
-    dropout uses the same mask for all networks.
+    Small networks are then trained in a fraction of the time, because there is one call per layer for all networks.
+    Dropout uses the same mask for all networks. In evaluation mode, the networks are evaluated one after the other, so
+    that the outputs for an item do not depend on its position in the batch.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ class StackedMLPs(nn.Module):
 
 
 def is_plain_mlp(network: nn.Module) -> bool:
-    """Return whether a network has only layers that `StackedMLPs` knows, in the order in which it evaluates them.
+    """Return whether `StackedMLPs` can evaluate a network.
 
     Parameters
     ----------
@@ -120,8 +121,8 @@ def is_plain_mlp(network: nn.Module) -> bool:
     Returns
     -------
     is_plain : bool
-        True if the network consists of linear layers with biases, and every layer except the last is followed by ReLU
-        and dropout with the same rate.
+        True if the network consists of linear layers with biases, and every linear layer except the last is followed by
+        ReLU, or by ReLU and dropout with the same rate everywhere. No parameter may be frozen. Flattening is allowed.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def is_plain_mlp(network: nn.Module) -> bool:
 
 
 def make_committee(networks: Sequence[nn.Module]) -> Committee | StackedMLPs:
-    """Return the networks as a committee, in the faster form if there is one.
+    """Return the networks as `StackedMLPs` if all of them are plain MLPs, otherwise as the slower `Committee`.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ WEIGHTS_ONLY_SUFFIXES = (".safetensors",)
 def load_backbone(
     name: str, arguments: Mapping[str, Any] | None = None, *, trust_model: bool = False, role: str = "backbone"
 ) -> nn.Module:
-    """Load a network by its import name `module:callable`, or from a `.pt2` file of `torch.export.save`.
+    """Load a network by its import path `module:callable`, or from a `.pt2` file written by `torch.export.save`.
 
     Importing a module runs its code. Torch is seeded before the import, so that randomly initialized weights are the
     same every time.
@@ -81,7 +81,8 @@ def _function_hint(name: str) -> str:
     """Return the advice to write a function that builds the network and loads the file."""
     return (
         "Write a function that builds the network and loads its weights, and pass the import path of this function. "
-        f"If `net` in mynets.py returns an nn.Module with the weights of {Path(name).name}, pass mynets:net"
+        f"For example, pass 'mynets:net' for a function net in mynets.py that returns an nn.Module with the weights of "
+        f"{Path(name).name}"
     )
 
 

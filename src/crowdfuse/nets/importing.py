@@ -35,21 +35,21 @@ def import_named(name: str, role: str) -> Any:
     --------
     >>> import_named("math:sqrt", "root")(9)
     3.0
-    >>> import_named("math.sqrt", "root")
+    >>> import_named("math.pi", "root")
     Traceback (most recent call last):
     ...
-    ValueError: root 'math.sqrt' is not of the form module:callable; write mine:resnet50 for resnet50 in mine.py
+    ValueError: root 'math.pi' is not of the form module:callable; for example, 'mynets:net' stands for net in mynets.py
     """
     module_name, colon, path = name.partition(":")
     if not colon or not module_name or not path:
         raise ValueError(
-            f"{role} {name!r} is not of the form module:callable; write mine:resnet50 for resnet50 in mine.py"
+            f"{role} {name!r} is not of the form module:callable; for example, 'mynets:net' stands for net in mynets.py"
         )
     if module_name.endswith(".py") or "/" in module_name or "\\" in module_name:
         as_module = Path(module_name.replace("\\", "/")).with_suffix("")
         raise ValueError(
-            f"{role} {name!r}: the part before the colon must be a module, not a file; write {as_module.name}:{path}, "
-            f"and start Python in the folder that contains {as_module.name}.py"
+            f"{role} {name!r}: the part before the colon must be a module, not a file; "
+            f"write '{as_module.name}:{path}', and start Python in the folder that contains {as_module.name}.py"
         )
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as python -m does, for the user's own modules

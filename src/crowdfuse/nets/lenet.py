@@ -1,4 +1,4 @@
-"""The paper's LeNet: two 5x5 convolutions without bias, 6 and 16 channels, giving 256 features."""
+"""LeNet as in Gao et al. (2022): two 5x5 convolutions without bias, 6 and 16 channels, giving 256 features."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FEATURE_MAP_SIDE = 4  # height and width of the last feature map
 class LeNet(nn.Module):
     """The convolutional part of LeNet, with 256 features per image.
 
-    The paper uses 28 x 28 images, whose last feature map has 4 x 4 pixels. For images of other sizes, adaptive average
-    pooling gives the last feature map this size.
+    It has two 5x5 convolutions without bias, with 6 and 16 channels, as in Gao et al. (2022). For images of 28 x 28
+    pixels, the last feature map has 4 x 4 pixels. For other sizes, adaptive average pooling resizes it to 4 x 4.
 
     Parameters
     ----------

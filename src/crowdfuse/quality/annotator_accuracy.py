@@ -26,8 +26,8 @@ def accuracy_with_interval(fit: PosteriorFit, temperature: float, seed: int = 0)
     mean of class probabilities would be biased: too high if the annotator's own label is part of the evidence, and too
     low if it is not.
 
-    If annotators share mistakes, the amount is uncertain. So each draw lowers the confidence by a different exponent,
-    between `temperature` squared and 1.
+    If annotators make mistakes together, it is uncertain how often they do. Each draw therefore lowers the confidence
+    by a different exponent, between `temperature` squared and 1.
 
     Parameters
     ----------

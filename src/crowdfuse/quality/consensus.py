@@ -71,11 +71,14 @@ class Consensus(Aggregate):
         annotator has, the closer the matrix is to the matrix of the average annotator. None if the matrices would take
         more than 256 MB.
     parameters : mapping of str to ndarray
-        Fitted parameters of the model. `sharpness` (a scalar) and `class_bias` (n_classes,) calibrate the classifier's
-        probabilities; if `sharpness` is 0, the classifier is ignored. `gate_weight` (a scalar) is the weight that the
-        argument `right_probability` of `crowdfuse.consensus` got. `error_dependence` (a scalar) measures how strongly
-        the annotators' mistakes depend on the input. The confidence is lowered because of this dependence: class
-        probabilities are raised to the power `temperature` (a scalar, 1 for no change) and normalized.
+        Fitted parameters of the model; all but `class_bias` are scalars.
+
+        - `sharpness` and `class_bias` (n_classes,) calibrate the classifier's probabilities. If `sharpness` is 0, the
+          classifier is ignored.
+        - `gate_weight` is the fitted weight of the argument `right_probability` of `crowdfuse.consensus`.
+        - `error_dependence` measures how strongly the annotators' mistakes depend on the input.
+        - `temperature` lowers the confidence because of this dependence: class probabilities are raised to this power
+          and normalized. 1 means no change.
     log_likelihood : tuple of float
         A tuple with one number: the log-likelihood of the labels under the fitted model.
     converged : bool
@@ -154,7 +157,10 @@ class Consensus(Aggregate):
 
     @property
     def predicted_codes(self) -> IntArray | None:
-        """Class that the classifier predicts, ndarray of shape (n_items,); None if there is no classifier."""
+        """Class that the classifier predicts for each item, as a position in `classes`: ndarray of shape (n_items,).
+
+        None if there is no classifier.
+        """
         return None if self.predicted_probabilities is None else self.predicted_probabilities.argmax(1)
 
     @property
@@ -233,8 +239,8 @@ class Consensus(Aggregate):
             Table with the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high. `accuracy_low` and
             `accuracy_high` are the ends of the 95 % interval. The last three columns are null if the accuracy cannot be
             estimated. If the classifier gives some labels of an item more weight than others, there is a sixth column,
-            mean_weight. It is the annotator's mean relative weight on items with at least two labels. A relative weight
-            of 2 means twice the weight that the label would have if all labels of the item had the same weight.
+            mean_weight: the mean weight of the annotator's labels on items with at least two labels. 1 is the weight of
+            a label if all labels of its item weigh the same, and 2 is twice as much.
 
         Examples
         --------
@@ -322,8 +328,8 @@ def consensus(
     items : array-like of shape (n_items,) or None, default=None
         Item id of each row of `pred_probs`. None: the rows are in the order of the items of `ann`.
     classes : array-like of shape (n_classes,) or None, default=None
-        Class name of each column of `pred_probs`, for example `clf.classes_`. A class that occurs in the labels but has
-        no column gets probability 0. None: `ann.classes`.
+        Class name of each column of `pred_probs`, for example `clf.classes_`. If a class that occurs in the labels
+        has no column, its predicted probability is taken as 0. None: `ann.classes`.
     gold : array-like of shape (n_items,) or None, default=None
         Name of the true class of each row; None or NaN if unknown. A known class gets probability 1. Gold also helps to
         estimate the accuracy of the annotators and to calibrate the classifier.
@@ -388,7 +394,7 @@ def consensus(
     if items is not None and right_probability is not None:
         raise ValueError(
             "right_probability= cannot be combined with items=, because items= changes the order of the labels; pass "
-            "ann.align(items) instead of ann, and leave out items="
+            "ann.align(items) instead of ann, right_probability= in the order of its labels, and no items="
         )
     if pred_probs is None:
         pred_probs = np.full((ann.n_items, ann.n_classes), 1 / max(ann.n_classes, 1))
@@ -538,11 +544,11 @@ def _classes_with_few_items(ann: Annotations, codes: IntArray, n_folds: int) -> 
     if not len(rare):
         return []
     names = format_names(ann.classes[rare])
-    many = f"classes {names}: each of them is the consensus of"
-    one = f"class {names}: it is the consensus of {format_count(n_items[rare[0]], 'item')},"
+    many = f"classes {names}: each of them is the consensus of fewer than {n_folds} items"
+    one = f"class {names}: it is the consensus of {format_count(n_items[rare[0]], 'item')}"
     return [
         "There are too few items to estimate how well the classifier and the annotators recognize "
-        f"{one if len(rare) == 1 else many} fewer {'items ' * (len(rare) > 1)}than the {n_folds} folds."
+        f"{one if len(rare) == 1 else many}, but at least {n_folds} are needed, one per fold."
     ]
 
 
@@ -566,7 +572,8 @@ def _check_probabilities(
         raise ValueError(f"pred_probs must be an (items, classes) array of probabilities: {error}") from None
     names = ann.classes if classes is None else normalize_ids(classes, "classes")
     if given.ndim != 2 or given.shape[1] != len(names):
-        hint = "; for two classes, np.column_stack([1 - p, p]) makes two columns from one" if given.ndim == 1 else ""
+        one_column = "; if these are probabilities p of the second of two classes, pass np.column_stack([1 - p, p])"
+        hint = one_column if given.ndim == 1 else ""
         raise ValueError(
             f"pred_probs must have one row per item and one column for each of the {len(names):,} classes "
             f"({format_names(names)}), got shape {given.shape}. If the columns are other classes, pass their names as "

@@ -29,7 +29,7 @@ OPTIONAL_ARRAYS = (
 
 
 class DamagedConsensusError(ValueError):
-    """The file of a consensus is missing, damaged or of another format. The error message contains its name."""
+    """Error: the file of a consensus is missing, damaged or of another format. The message contains the file name."""
 
 
 def save_consensus(result: Consensus, path: Path) -> None:
@@ -115,19 +115,19 @@ def load_consensus(path: str | Path) -> Consensus:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise DamagedConsensusError(
-            f"{path} does not exist; pass the folder of a finished run, or run crowdfuse fit again"
+            f"{path} does not exist; pass the folder of a finished run, or run 'crowdfuse fit' again"
         ) from None
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise DamagedConsensusError(f"{path} is damaged ({error!r}); run crowdfuse fit again") from error
+        raise DamagedConsensusError(f"{path} is damaged ({error!r}); run 'crowdfuse fit' again") from error
     if header.get("format_version") != FORMAT_VERSION:
         raise DamagedConsensusError(
             f"{path} has format {header.get('format_version')}, but this version of crowdfuse reads format "
-            f"{FORMAT_VERSION}; run crowdfuse fit again"
+            f"{FORMAT_VERSION}; run 'crowdfuse fit' again"
         )
     try:
         return _consensus(header, arrays)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise DamagedConsensusError(f"{path} is damaged ({error!r}); run crowdfuse fit again") from error
+        raise DamagedConsensusError(f"{path} is damaged ({error!r}); run 'crowdfuse fit' again") from error
 
 
 def _consensus(header: dict[str, Any], arrays: dict[str, Any]) -> Consensus:

@@ -51,8 +51,8 @@ def diagnose(
     ann : Annotations
         The labels.
     class_probabilities : array-like of shape (n_items, n_classes)
-        Probabilities of the consensus. Rows of items without labels are not used and may be NaN. If `gold` is given,
-        pass probabilities that were computed without gold, so that gold is not compared with itself.
+        Class probabilities of a consensus of the labels. Rows of items without labels are not used and may be NaN. If
+        `gold` is given, pass probabilities that were computed without gold, so that gold is not compared with itself.
     predicted : array-like of int, shape (n_items,), or None, default=None
         Class that the classifier predicts for each item, as a position in `ann.classes`; -1 if unknown. If
         `out_of_fold` is True, the tests of annotators also use the predictions, as labels of one more annotator.
@@ -74,7 +74,7 @@ def diagnose(
 
     Notes
     -----
-    The null hypothesis of each test says that there is no fault:
+    The null hypothesis of each test says that there is no fault. It is, for each kind of finding:
 
     shared_mistakes
         The labels of two annotators depend on each other on at most 2 % of the items, called coupled items. On coupled
@@ -82,14 +82,14 @@ def diagnose(
         independent given the true class. `crowdfuse.quality.annotator_pairs` describes the model. Other pairs may have
         coupled items, too, for example because some items are hard for everybody. The limit is then the median share of
         coupled items of these pairs, plus 2 percentage points. The test needs 40 items that both annotators labelled.
-        These items need, on average, at least two labels by other annotators or predictions per item. An average of one
-        is enough if both annotators labelled fewer than half of all items.
+        On average, each of these items must have at least two other labels, where a prediction counts as a label. One
+        other label is enough if fewer than half of all items were labelled by both annotators.
     copied_labels
         Two annotators disagree at least half as often as independent annotators would.
     uninformative_annotator
         The annotator recognizes the class of at least 20 % of the items; lucky guesses do not count. The test needs 30
-        labels. An annotator is not reported if the wrong labels depend on the class, for example because the annotator
-        swaps two classes.
+        labels. An annotator whose labels clearly depend on the class is not reported, even if most of them are wrong,
+        for example because the annotator swaps two classes.
     class_never_predicted
         If n items have the class as their consensus, the classifier predicts this class for at least n / 4 items.
     gold_contradicts_consensus
@@ -204,14 +204,15 @@ def _describe_pair(found: DependentPair, ann: Annotations) -> Finding:
     if found.copies:
         message = (
             f"{both} probably copy from each other or from the same source: they disagree on {pair.disagreements:,} of "
-            f"{pair.n_common:,} common items, but independent annotators would disagree on about "
+            f"{pair.n_common:,} items that both labelled, but independent annotators would disagree on about "
             f"{pair.expected_disagreements:,.0f}. Ask how these labels were made, or count the two as one annotator."
         )
         return Finding("copied_labels", message, found.p_value, pair.n_common)
     message = (
-        f"{both} make the same mistakes more often than by chance: about {pair.same_mistakes:,.0f} times on "
-        f"{pair.n_common:,} common items, where about {pair.expected_same_mistakes:,.0f} would be expected. Let a "
-        "third person check some of these items, or count the two as one annotator."
+        f"{both} make the same mistakes more often than by chance: on {pair.n_common:,} items that both labelled, they "
+        f"gave the same wrong label about {pair.same_mistakes:,.0f} times, but independent annotators would do so "
+        f"about {pair.expected_same_mistakes:,.0f} times. Let a third person check some of these items, or count the "
+        "two as one annotator."
     )
     return Finding("shared_mistakes", message, found.p_value, pair.n_common)
 
@@ -260,10 +261,9 @@ def _test_annotators(crowd: IndependentCrowd, ann: Annotations) -> Iterator[Find
         always = f" Every label is {name_in_message(ann.classes[label_counts[one].argmax()])}." if constant else ""
         name = start_sentence(annotator_in_message(ann.annotators[one]))
         message = (
-            f"{name} seems to label without looking at the items: {agreeing:,} "
-            f"of {n:,} labels agree with the other labels and the predictions, and guessing would give about "
-            f"{by_chance[one]:,.0f}.{always} Look at some of these labels, and leave the annotator out if they are "
-            "guesses."
+            f"{name} seems to label without looking at the items: {agreeing:,} of {n:,} labels agree with the class "
+            f"that all other labels and the predictions suggest, and guessing would give about {by_chance[one]:,.0f}."
+            f"{always} Look at some of these labels, and leave the annotator out if they are guesses."
         )
         yield Finding("uninformative_annotator", message, p_value, n)
 

@@ -80,10 +80,10 @@ def consensus_contradiction(ann: Annotations, probabilities: FloatArray, gold: I
     most, n_most = divmod(int(cells[counts.argmax()]), ann.n_classes), int(counts.max())
     gold_name, consensus_name = (name_in_message(ann.classes[k]) for k in most)
     message = (
-        f"Gold contradicts the consensus on {n_wrong:,} of {len(rows):,} items, but the confidence of the consensus "
-        f"predicts only about {error_rate * len(rows):,.0f}. Most often gold is {gold_name} and the consensus is "
-        f"{consensus_name} ({n_most:,} items). Check that gold has the right item ids and class names. If it has, use "
-        "it in training, because the annotators are wrong together."
+        f"Gold contradicts the consensus on {n_wrong:,} of {len(rows):,} items, but according to its confidence, the "
+        f"consensus is wrong on only about {error_rate * len(rows):,.0f}. Most often gold is {gold_name} and the "
+        f"consensus is {consensus_name} ({n_most:,} items). Check that gold has the right item ids and class names. If "
+        "it has, use it in training, because the annotators are wrong together."
     )
     yield Finding("gold_contradicts_consensus", message, p_value, len(rows))
 

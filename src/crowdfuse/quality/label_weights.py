@@ -21,7 +21,8 @@ def relative_weights(shares: ArrayLike, ann: Annotations) -> FloatArray | None:
     Parameters
     ----------
     shares : array-like of shape (n_labels,)
-        Share of each label in its item, as `annotator_weights` of a classifier returns it; NaN where unknown.
+        Weight of each label, as `annotator_weights` of a classifier returns it: the weights of an item sum to 1. NaN
+        where unknown.
     ann : Annotations
         The labels.
 
@@ -48,7 +49,7 @@ def mean_relative_weights(shares: ArrayLike, ann: Annotations) -> FloatArray | N
     Parameters
     ----------
     shares : array-like of shape (n_labels,)
-        Share of each label in its item; NaN where unknown.
+        Weight of each label: the weights of an item sum to 1. NaN where unknown.
     ann : Annotations
         The labels.
 

@@ -35,6 +35,9 @@ N_FOLDS = 5  # folds of labels, used to fit the annotator model
 def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> ValidationScore:
     """Return the log-likelihood of each label of unseen items under a fitted classifier.
 
+    The probability of a label is computed from the classifier's prediction for the item, from the item's other labels,
+    and from a model of how annotators err.
+
     Parameters
     ----------
     classifier : CrowdClassifier
@@ -48,8 +51,8 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     -------
     score : ValidationScore
         The log-likelihood of each label (`values`, of shape (n_labels,)) and its mean (`mean`, higher is better).
-        `failed_checks` has a description of each sanity check that the classifier failed, for example that it agrees
-        with the labels more often than by chance. `one.beats(other)` is True if the mean of `one` is higher by more
+        `failed_checks` has a description of each sanity check that the classifier failed, for example because it agrees
+        with the labels no more often than by chance. `one.beats(other)` is True if the mean of `one` is higher by more
         than one standard error. A classifier that failed a check never beats a classifier that passed all checks.
 
     Raises
@@ -95,8 +98,8 @@ def label_score(classifier: CrowdClassifier, X: Any, y: Any) -> float:
     Returns
     -------
     score : float
-        The mean of `label_likelihood`; higher is better. If a classifier fails a sanity check, its score is below the
-        scores of all classifiers that pass, and a warning describes the check.
+        The mean log-likelihood per label (see `label_likelihood`); higher is better. If a classifier fails a sanity
+        check, its score is below the scores of all classifiers that pass, and a warning describes the check.
 
     Raises
     ------

@@ -100,8 +100,8 @@ def next_labels(
     if not isinstance(model, Aggregate):
         raise TypeError(
             f"model must be an Aggregate, got {type(model).__name__}; pass the result of "
-            "crowdfuse.consensus(annotations, pred_probs), of consensus(X, annotations) of a classifier, or of "
-            "aggregation.dawid_skene(annotations)"
+            "crowdfuse.consensus(annotations, pred_probs), of clf.consensus(X, annotations) for a fitted classifier "
+            "clf, or of crowdfuse.aggregation.dawid_skene(annotations)"
         )
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.number)) or not 0 < budget < math.inf:
         raise ValueError(f"budget must be a number above 0, got {budget!r}")

@@ -15,7 +15,8 @@ def prediction_limitations(result: Consensus) -> tuple[str, ...]:
     """Return reasons not to rely on a classifier's predictions of new items, or on the confidence of the predictions.
 
     The reasons come from the out-of-fold predictions of the labelled items. Since the true classes are unknown, the
-    accuracy of these predictions is estimated: it is the mean probability of the predicted class in the consensus.
+    accuracy of these predictions is estimated: it is the mean of the probability that the consensus gives to the
+    predicted class.
 
     Parameters
     ----------
@@ -34,15 +35,15 @@ def prediction_limitations(result: Consensus) -> tuple[str, ...]:
     >>> wrong_half_of_the_time = [[0.99, 0.01], [0.99, 0.01]] * 50
     >>> print(prediction_limitations(consensus(ann, wrong_half_of_the_time, n_folds=5))[0])
     Do not rely on the predictions of this classifier: on items kept out of its training, it is right on an estimated \
-50 %, with a mean confidence of 99 % (the most frequent class: 50 %).
+50 %, with a mean confidence of 99 %. Always predicting the most frequent class would be right on 50 %.
     """
     probabilities = result.out_of_fold_probabilities
     if probabilities is None:
         return ()
     if result.n_folds == 0:
         return (
-            "It is unknown how far to trust the predictions of this classifier and their confidence: the run has no "
-            "cross-fitting folds to measure it with.",
+            "It is unknown how far to trust the predictions of this classifier and their confidence: both are measured "
+            "by cross-fitting, but there was no cross-fitting (0 folds).",
         )
     has_labels = result.labels_per_item > 0
     posterior = result.class_probabilities[has_labels]
@@ -56,8 +57,8 @@ def prediction_limitations(result: Consensus) -> tuple[str, ...]:
     never = tuple(finding.message for finding in result.findings if finding.kind == "class_never_predicted")
     if result.parameters.get("sharpness", np.array(1.0)) == 0:
         most_frequent = np.bincount(result.consensus_codes[has_labels]).max() / len(said)
-        comparison = f"{measured} (the most frequent class: {format_confidence(most_frequent)})"
-        return f"Do not rely on the predictions of this classifier: {comparison}.", *never
+        baseline = f"Always predicting the most frequent class would be right on {format_confidence(most_frequent)}."
+        return f"Do not rely on the predictions of this classifier: {measured}. {baseline}", *never
     _, high = wilson_interval(accuracy * len(said), len(said))
     if confidence > high and confidence >= accuracy + MIN_OVERCONFIDENCE:
         return (f"The confidence of the predictions of this classifier is too high: {measured}.", *never)
