@@ -87,9 +87,9 @@ def test_expected_counts_of_a_pair_match_known_confusions() -> None:
         assert pair is not None
         e, f = 1 - accuracy[[first, second]]
         disagreement = 1 - (1 - e) * (1 - f) - e * f / (K - 1)
-        assert pair.expected_disagreements / pair.n_common == pytest.approx(disagreement, abs=0.04)
-        assert pair.same_mistakes / pair.n_common == pytest.approx(e * f / (K - 1), abs=0.015)
-        assert pair.expected_same_mistakes / pair.n_common == pytest.approx(e * f / (K - 1), abs=0.015)
+        assert pair.expected_disagreements / pair.n_examined == pytest.approx(disagreement, abs=0.04)
+        assert pair.same_mistakes / pair.n_examined == pytest.approx(e * f / (K - 1), abs=0.015)
+        assert pair.expected_same_mistakes / pair.n_examined == pytest.approx(e * f / (K - 1), abs=0.015)
         assert pair.dependence < 0.1
 
 
@@ -259,3 +259,19 @@ def test_arrays_that_do_not_match_are_refused() -> None:
         diagnose(ann, ann.vote_shares(), predicted=predicted[:9])
     with pytest.raises(ValueError, match=r"gold\[0\] is 7"):
         diagnose(ann, ann.vote_shares(), gold=np.full(50, 7))
+
+
+@pytest.mark.parametrize("n", [600, 2_000, 4_000])
+def test_three_annotators_of_all_items_are_too_few_to_judge_a_pair_in_crowds_of_any_size(n: int) -> None:
+    truth, labels, _ = healthy(n)
+    assert examine_pair(make_crowd(truth, labels[:, :3]), (0, 1)) is None
+    assert examine_pair(make_crowd(truth, labels[:, :4]), (0, 1)) is not None
+
+
+def test_a_finding_on_a_sample_of_the_common_items_says_so() -> None:
+    truth, labels, predicted = healthy(2_000)
+    shared = np.random.default_rng(1).random(len(truth)) < 0.15
+    labels[shared, 0] = labels[shared, 3] = (truth[shared] + 1) % K
+    (finding,) = find(labels, predicted)
+    assert "on 1,500 of the items that both labelled" in finding.message
+    assert finding.n == 1_500

@@ -44,6 +44,9 @@ class PairEvidence:
         The annotators.
     n_common : int
         Number of common items.
+    n_examined : int
+        Number of common items that were examined: all, or a random sample of 1,500. All other figures are about these
+        items.
     dependence : float
         Estimated share of the common items on which the labels are coupled, from 0 (independent) to 1.
     log_ratio : float
@@ -62,6 +65,7 @@ class PairEvidence:
     first: int
     second: int
     n_common: int
+    n_examined: int
     dependence: float
     log_ratio: float
     same_mistakes: float
@@ -179,10 +183,11 @@ def examine_pair(crowd: IndependentCrowd, pair: tuple[int, int], seed: int = 0) 
     first, second = pair
     said_first, said_second = crowd.labels_of(first), crowd.labels_of(second)
     items = np.flatnonzero((said_first >= 0) & (said_second >= 0))
-    if len(items) > MAX_COMMON_ITEMS:
+    n_common = len(items)
+    n_needed = 1 if n_common < len(crowd.posterior) / 2 else 2
+    if n_common > MAX_COMMON_ITEMS:
         items = np.sort(np.random.default_rng([seed, *pair]).choice(items, MAX_COMMON_ITEMS, replace=False))
-    n_others = np.diff(crowd.labels.indptr)[items].mean() - 2
-    if n_others < (1 if len(items) < len(crowd.posterior) / 2 else 2):
+    if np.diff(crowd.labels.indptr)[items].mean() - 2 < n_needed:
         return None
     a, b = said_first[items], said_second[items]
     model = _PairModel(crowd, items, pair, (a, b))
@@ -193,7 +198,8 @@ def examine_pair(crowd: IndependentCrowd, pair: tuple[int, int], seed: int = 0) 
     return PairEvidence(
         first=first,
         second=second,
-        n_common=len(items),
+        n_common=n_common,
+        n_examined=len(items),
         dependence=dependent.dependence,
         log_ratio=_log_ratio(model, dependent, crowd.posterior[items]),
         same_mistakes=float((1 - dependent.posterior[np.arange(len(items)), a])[agree].sum()),

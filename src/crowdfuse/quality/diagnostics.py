@@ -201,20 +201,22 @@ def _fit_crowd(ann: Annotations, probabilities: FloatArray, predicted: IntArray 
 def _describe_pair(found: DependentPair, ann: Annotations) -> Finding:
     """Return the finding about a pair who copy labels or make the same mistakes."""
     pair, both = found.evidence, _both(found.evidence, ann)
+    of_all = "of the " if pair.n_examined < pair.n_common else ""
+    items = f"{pair.n_examined:,} {of_all}items that both labelled"
     if found.copies:
         message = (
             f"{both} probably copy from each other or from the same source: they disagree on {pair.disagreements:,} of "
-            f"{pair.n_common:,} items that both labelled, but independent annotators would disagree on about "
-            f"{pair.expected_disagreements:,.0f}. Ask how these labels were made, or count the two as one annotator."
+            f"{items}, but independent annotators would disagree on about {pair.expected_disagreements:,.0f}. "
+            "Ask how these labels were made, or count the two as one annotator."
         )
-        return Finding("copied_labels", message, found.p_value, pair.n_common)
+        return Finding("copied_labels", message, found.p_value, pair.n_examined)
     message = (
-        f"{both} make the same mistakes more often than by chance: on {pair.n_common:,} items that both labelled, they "
+        f"{both} make the same mistakes more often than by chance: on {items}, they "
         f"gave the same wrong label about {pair.same_mistakes:,.0f} times, but independent annotators would do so "
         f"about {pair.expected_same_mistakes:,.0f} times. Let a third person check some of these items, or count the "
         "two as one annotator."
     )
-    return Finding("shared_mistakes", message, found.p_value, pair.n_common)
+    return Finding("shared_mistakes", message, found.p_value, pair.n_examined)
 
 
 def _both(pair: PairEvidence, ann: Annotations) -> str:
