@@ -38,9 +38,9 @@ from numpy.typing import NDArray
 from crowdfuse.aggregation.posterior import MAX_SHARPNESS, UNIFORM_MIXTURE_WEIGHT, fit_posterior
 from crowdfuse.aggregation.votes import Votes
 from crowdfuse.labels.annotations import Annotations
+from crowdfuse.quality.confidence_discount import discount_temperature, error_dependence, temper
 from crowdfuse.quality.diagnostics import diagnose
 from crowdfuse.quality.findings import Finding
-from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

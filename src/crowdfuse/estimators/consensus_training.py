@@ -34,7 +34,7 @@ from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.consensus_training import ConsensusTraining, TrainingConsensus, n_class_networks
 from crowdfuse.methods.data import TrainingData
-from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
+from crowdfuse.quality.confidence_discount import discount_temperature, error_dependence, temper
 from crowdfuse.training.progress import training_series
 
 MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000

@@ -7,7 +7,7 @@ import numpy as np
 from crowdfuse.aggregation.posterior import PosteriorFit, fix_certain
 from crowdfuse.aggregation.votes import FloatArray, normalize_log_joint
 from crowdfuse.labels.ids import IntArray
-from crowdfuse.quality.shared_mistakes import temper
+from crowdfuse.quality.confidence_discount import temper
 
 N_BURN_IN = 20  # first draws, which are left out because they depend on the start
 MIN_DRAWS, MAX_DRAWS = 30, 100

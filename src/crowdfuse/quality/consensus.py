@@ -23,10 +23,10 @@ from crowdfuse.labels.alignment import align, gold_codes
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray, format_count, format_names, normalize_ids, positions_of
 from crowdfuse.quality.annotator_accuracy import accuracy_with_interval
+from crowdfuse.quality.confidence_discount import discount_temperature, error_dependence, temper
 from crowdfuse.quality.diagnostics import diagnose
 from crowdfuse.quality.findings import Finding
 from crowdfuse.quality.label_weights import mean_relative_weights
-from crowdfuse.quality.shared_mistakes import discount_temperature, error_dependence, temper
 
 ROW_SUM_TOLERANCE = 1e-3  # accepted distance of the sum of a row of probabilities from 1
 NO_CROSS_FITTING = (
@@ -375,7 +375,7 @@ def consensus(
     The model is fitted with and without the classifier. If the classifier hardly raises the likelihood of the labels,
     it is ignored, and the result is the consensus of the labels alone. If the mistakes of annotators depend on the
     input, several annotators tend to make the same mistake on the same item. The confidence is then lowered; see
-    `crowdfuse.quality.shared_mistakes`. The accuracy of an annotator is averaged over random draws of the true classes;
+    `crowdfuse.quality.confidence_discount`. The accuracy of an annotator is averaged over random draws of the true classes;
     see `crowdfuse.quality.annotator_accuracy`.
 
     Examples

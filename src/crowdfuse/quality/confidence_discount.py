@@ -1,4 +1,4 @@
-"""How much annotators share mistakes, measured without gold, and how much the confidence is lowered for it.
+"""How much the confidence of the consensus is lowered, because annotators share mistakes; measured without gold.
 
 The model of the consensus assumes that the mistakes of annotators are independent. In real crowds they are not: an item
 that misleads one annotator also misleads others, and the consensus is less certain than the model assumes. Annotators
