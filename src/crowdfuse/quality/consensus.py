@@ -375,8 +375,8 @@ def consensus(
     The model is fitted with and without the classifier. If the classifier hardly raises the likelihood of the labels,
     it is ignored, and the result is the consensus of the labels alone. If the mistakes of annotators depend on the
     input, several annotators tend to make the same mistake on the same item. The confidence is then lowered; see
-    `crowdfuse.quality.confidence_discount`. The accuracy of an annotator is averaged over random draws of the true classes;
-    see `crowdfuse.quality.annotator_accuracy`.
+    `crowdfuse.quality.confidence_discount`. The accuracy of an annotator is averaged over random draws of the true
+    classes; see `crowdfuse.quality.annotator_accuracy`.
 
     Examples
     --------
