@@ -164,7 +164,7 @@ def test_long_and_empty_texts_are_encoded() -> None:
         ({"encoder": "tfidf"}, np.eye(3), "leave out encoder"),
         ({"encoder": "math:sqrt"}, ["a", "b", "c"], "encoder math:sqrt: calling it with 2 texts failed"),
         ({"encoder": "math:pi"}, ["a", "b", "c"], "must be a function that takes a list of texts"),
-        ({"encoder": lambda texts: [[1.0]]}, ["a", "b", "c"], "one row of numbers per item, here 3 rows"),
+        ({"encoder": lambda texts: [[1.0]]}, ["a", "b", "c"], "one row of numbers per item: for 3 items"),
         ({"encoder": lambda texts: [[np.nan]] * len(texts)}, ["a", "b", "c"], "contains NaN"),
     ],
 )

@@ -97,7 +97,7 @@ def test_item_can_be_a_field(tmp_path: Path) -> None:
             nested("b", animal=[answer([{"value": "cat", "rank": 1}])]),
             "(item 'b'): the label is {'value': 'cat', 'rank'",
         ),
-        (nested("b", animal=["cat"]), "an answer to 'animal' is 'cat'; expected keys 'value' and 'user_id'"),
+        (nested("b", animal=["cat"]), "an answer to 'animal' is 'cat'; expected an object with the keys 'value'"),
         (nested("b") | {"responses": ["cat"]}, "the response 'cat' has no 'values'"),
         (nested("b", animal=[answer("cat")]) | {"id": None}, "the item is empty"),
         ({"text": "b"}, "expected responses or an annotation, got the keys 'text'"),
@@ -117,8 +117,9 @@ def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
     record = argilla2_flat({"a": {"u1": "cat", "u2": "dog"}})[0]
     record["animal.responses.users"] = ["u1"]
     path = write(tmp_path / "r.jsonl", [record])
-    assert f"{path}, line 1: the values, users and statuses of 'animal' are not lists of the same length" in complaint(
-        path
+    assert (
+        f"{path}, line 1: the values, users and statuses of the question 'animal' are not lists of the same length"
+        in complaint(path)
     )
 
 

@@ -214,7 +214,7 @@ def test_places_in_files_by_annotator(tmp_path: Path) -> None:
 def test_a_project_with_shared_labels_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_text(doccano_files(TEXT_CROWD)["ada.jsonl"])
-    assert "without the annotator of each label" in complaint(path)
+    assert "does not say who gave which label" in complaint(path)
 
 
 @pytest.mark.parametrize("name", ["empty", "broken.zip"])

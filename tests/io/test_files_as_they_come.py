@@ -131,14 +131,14 @@ def test_windows_encodings_are_named(tmp_path: Path, text: str, encoding: str, n
     message = complaint(path)
     assert f"{path}, line 2: not UTF-8 text. It is probably {name}" in message
     assert text.strip().rsplit(",", maxsplit=1)[-1] in message
-    assert "save it as UTF-8" in message
+    assert "Save the file as UTF-8" in message
     path = tmp_path / "export.json"
     path.write_bytes(f'[{{"text": "{text.strip()}"}}]'.encode(encoding))
     assert f"{path}: not UTF-8 text. It is probably {name}" in complaint(path)
 
 
 def test_bytes_that_are_no_text_at_all() -> None:
-    assert describe_encoding(b"\x81\x8d") == "not UTF-8 text; save it as UTF-8"
+    assert describe_encoding(b"\x81\x8d") == "not UTF-8 text; save the file as UTF-8"
 
 
 def test_a_wrong_byte_order_mark(tmp_path: Path) -> None:

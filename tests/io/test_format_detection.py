@@ -185,7 +185,7 @@ def test_missing_and_binary_files_are_refused(tmp_path: Path) -> None:
         ("export.json", {"format": "wide"}, "format='wide' needs a .csv, .tsv, .xlsx or .parquet file"),
         ("export.json", {"format": "csv"}, "format must be one of auto, table, wide, label-studio, argilla, prodigy"),
         ("export.json", {"on_bad": "ignore"}, "on_bad must be one of error, drop, got 'ignore'"),
-        ("export.json", {"label": "animal"}, "for an export use item= and question="),
+        ("export.json", {"label": "animal"}, "for an export of a labelling tool, use item= and question="),
         ("labels.csv", {"question": "animal"}, "question='animal' applies only to exports"),
     ],
 )

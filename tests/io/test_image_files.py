@@ -273,7 +273,7 @@ def test_death_of_a_process_is_reported(paths: list[Path]) -> None:
     next(stream)
     for process in multiprocessing.active_children():
         process.kill()
-    with pytest.raises(ValueError, match="one of 1 decoding processes died"):
+    with pytest.raises(ValueError, match="one of 1 processes that decode images has died"):
         list(stream)
     assert multiprocessing.active_children() == []
 

@@ -203,7 +203,7 @@ def test_missing_and_contradictory_ground_truth_is_refused(tmp_path: Path) -> No
 def test_gold_from_exports_without_ground_truth_is_refused(tmp_path: Path) -> None:
     """JSON_MIN does not tell ground truth from answers: taking all of it for gold would be wrong."""
     path = write(tmp_path / "min.json", label_studio_min(CROWD))
-    with pytest.raises(TableError, match="JSON_MIN does not mark ground truth; export the project as JSON"):
+    with pytest.raises(TableError, match="JSON_MIN does not mark ground-truth annotations; export the project as JSON"):
         label_studio_gold(path)
 
 

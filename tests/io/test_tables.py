@@ -95,7 +95,7 @@ def test_parquet(tmp_path: Path) -> None:
         (
             "labels.csv",
             "item,größe\n".encode("latin-1"),
-            "labels.csv, line 1: not UTF-8 text. It is probably Windows-1252 (Western European) and reads",
+            "labels.csv, line 1: not UTF-8 text. It is probably Windows-1252 (Western European): '",
         ),
     ],
 )
@@ -120,7 +120,7 @@ def test_missing_files_are_refused(tmp_path: Path) -> None:
         (b"a,b,c,d\n", "it has 4 values, but the header has 3 columns"),
         (
             b"a,b,caf\xe9\n",
-            "not UTF-8 text. It is probably Windows-1252 (Western European) and reads 'a b café'",
+            "not UTF-8 text. It is probably Windows-1252 (Western European): 'a b café'",
         ),
     ],
 )
@@ -289,8 +289,8 @@ def test_tables_in_memory(table: Any) -> None:
         ({"item": np.zeros((2, 2))}, TableError, "column 'item' must be an array"),
         (pd.DataFrame({"item": ["a", 1]}, dtype=object), TableError, "item"),
         (pd.Series(["a"]), TableError, "the Series is not a table"),
-        ("labels.csv", TypeError, "expected a table or a dict of arrays, got str"),
-        (np.zeros((2, 3)), TypeError, "got ndarray; a table is anything with __arrow_c_stream__"),
+        ("labels.csv", TypeError, "any object with __arrow_c_stream__), got str"),
+        (np.zeros((2, 3)), TypeError, "a table of pandas, polars or pyarrow"),
     ],
 )
 def test_objects_that_are_not_tables_are_refused(table: Any, error: type[Exception], message: str) -> None:

@@ -285,7 +285,10 @@ def test_a_killed_embedding_leaves_no_output(images: Path, tmp_path: Path) -> No
             lambda x: x.flatten(2),
             r"returns shape \(10, 3, 256\), which looks like \(images, tokens.*features\[:, 0\]",
         ),
-        (lambda x: x.mean((1, 2, 3)), r"must return \(10, D\) or \(10, D, H, W\) for 10 images, got \(10,\)"),
+        (
+            lambda x: x.mean((1, 2, 3)),
+            r"must return features of shape \(10, D\) or \(10, D, H, W\) for 10 images, got \(10,\)",
+        ),
         (lambda x: x.flatten(1)[:3], r"got \(3, 768\)"),
         (lambda x: x[..., None], r"got \(10, 3, 16, 16, 1\)"),
         (lambda x: x.flatten(1)[:, :0], r"got \(10, 0\)"),

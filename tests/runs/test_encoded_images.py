@@ -115,7 +115,7 @@ def test_without_an_encoder_fit_says_that_the_network_is_trained_from_scratch(cr
     ("encoder", "message"),
     [
         ("tfidf", "there is no encoder 'tfidf' for images"),
-        ("timm/resnet50", "needs the package timm; install it with: pip install timm --no-deps"),
+        ("timm/resnet50", "needs the package timm; install it with `pip install timm --no-deps`"),
         ("math:sqrt", "encoder 'math:sqrt': calling it with () failed"),
     ],
 )

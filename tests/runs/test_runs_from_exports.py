@@ -93,7 +93,7 @@ def test_predict_reads_new_items_of_an_export_without_labels(tmp_path: Path, tex
         ([{"id": 1, "text": "one"}, {"id": 1, "text": "two"}], "'text' has two different values for item '1'"),
         (
             [{"id": 1, "body": "one two three", "title": "four"}],
-            "several fields that may be the inputs",
+            "several fields that may hold the inputs",
         ),
         ([], "is empty"),
     ],
@@ -154,7 +154,9 @@ def test_gold_by_text_by_the_ids_of_a_tool_or_as_an_export(tmp_path: Path, text_
 
 def test_gold_that_cannot_be_matched(tmp_path: Path, text_run: Path) -> None:
     disagreeing = TEXT_FORMS["Prodigy"](tmp_path, {"1": {"ada": "pos", "bob": "neg"}})
-    with pytest.raises(ValueError, match="item 1 has two different labels, 'pos', 'neg', so they cannot be gold"):
+    with pytest.raises(
+        ValueError, match="item 1 has two different labels, 'pos', 'neg', so the labels cannot be used as gold"
+    ):
         report_run(text_run, gold=disagreeing)
     unknown = write(tmp_path / "unknown.csv", "text,label\nnot there,pos\n")
     with pytest.raises(ValueError, match=r"no item of .* is in this run, whose item ids are 1, 2, 3"):

@@ -21,9 +21,9 @@ class EncoderState(NamedTuple):
     Attributes
     ----------
     settings : dict of str to object
-        Values that JSON can hold.
+        Values by name that are saved as JSON: numbers, strings, lists and dicts.
     arrays : dict of str to ndarray
-        Arrays of numbers, which are saved as safetensors.
+        Arrays by name that are saved in the safetensors format.
     """
 
     settings: dict[str, Any]
@@ -31,16 +31,18 @@ class EncoderState(NamedTuple):
 
 
 class FeatureOccurrences(NamedTuple):
-    """The places in a text at which features occur. A feature may occur several times, and features may overlap.
+    """The places in a text where the features of an encoder occur, for example words.
+
+    A feature may occur several times, and the places of different features may overlap.
 
     Attributes
     ----------
     column : ndarray of shape (n_occurrences,)
-        For each occurrence, the column of the feature in the encoded rows.
+        For each occurrence, the index of the feature's column in the rows that the encoder returns.
     start : ndarray of shape (n_occurrences,)
-        Position of the first character of the occurrence in the text.
+        For each occurrence, the position of its first character in the text.
     end : ndarray of shape (n_occurrences,)
-        Position after the last character of the occurrence.
+        For each occurrence, the position after its last character.
     """
 
     column: NDArray[np.int64]
@@ -56,7 +58,8 @@ class Encoder(ABC):
     Attributes
     ----------
     type_name : str
-        Name of the kind of encoder, by which a saved model finds the class.
+        Name of the encoder class, such as "tfidf". It is stored in a saved model, and loading the model finds the
+        class by this name.
     reads : {"texts", "images"}
         Kind of input that the encoder takes.
     """
@@ -65,7 +68,9 @@ class Encoder(ABC):
     reads: ClassVar[str]
 
     def fit(self, inputs: Inputs) -> Self:
-        """Fit the encoder to the training items. The base class fits nothing, which suits encoders with fixed weights.
+        """Fit the encoder to the training items.
+
+        The implementation in the base class does nothing, which is right for encoders with fixed weights.
 
         Parameters
         ----------
@@ -95,7 +100,7 @@ class Encoder(ABC):
         """
 
     def locate_features(self, text: str) -> FeatureOccurrences | None:
-        """Return the places in a text at which the features of this encoder occur.
+        """Return the places in a text where the features of this encoder occur.
 
         Parameters
         ----------
@@ -105,13 +110,14 @@ class Encoder(ABC):
         Returns
         -------
         occurrences : FeatureOccurrences or None
-            None if the features of this encoder are not parts of the text. The base class always returns None.
+            None if the features are not parts of the text, for example if a neural network computes them. The
+            implementation in the base class always returns None.
         """
         return None
 
     @abstractmethod
     def describe(self) -> str:
-        """Return a description of the encoder in a few words, for the first lines of `crowdfuse fit`.
+        """Return a description of the encoder in a few words, for messages.
 
         Returns
         -------
@@ -120,7 +126,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def state(self) -> EncoderState:
-        """Return everything that defines the fitted encoder.
+        """Return everything that defines the fitted encoder, so that it can be saved.
 
         Returns
         -------
@@ -130,12 +136,12 @@ class Encoder(ABC):
     @classmethod
     @abstractmethod
     def from_state(cls, state: EncoderState) -> Self:
-        """Return the fitted encoder that a state describes.
+        """Create a fitted encoder from its saved state.
 
         Parameters
         ----------
         state : EncoderState
-            Return value of `state`.
+            Return value of the method `state`.
 
         Returns
         -------
@@ -159,18 +165,18 @@ class EncodedInputs(Inputs):
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n_items, n_features)
-        The numbers.
+        The rows of numbers.
     raw : Inputs
         The texts or images.
     encoder : Encoder
-        The encoder that computed the numbers.
+        The encoder that computed the rows.
 
     Attributes
     ----------
     raw : Inputs
         The texts or images.
     encoder : Encoder
-        The encoder that computed the numbers.
+        The encoder that computed the rows.
 
     Examples
     --------
@@ -219,15 +225,17 @@ def encode_inputs(encoder: Encoder, raw: Inputs, *, verbose: int = 0) -> Encoded
     Raises
     ------
     ValueError
-        If the encoder takes another kind of input, or does not return one row of finite numbers per item.
+        If the encoder reads texts but the inputs are not texts, if it reads images but the inputs are texts, or if it
+        does not return one row of finite numbers per item.
     """
     if (encoder.reads == "texts") != isinstance(raw, Texts):
-        given = "texts" if isinstance(raw, Texts) else f"inputs of shape {raw.item_shape}"
+        given = "texts" if isinstance(raw, Texts) else f"items of shape {raw.item_shape}"
         raise ValueError(f"the encoder {encoder.describe()} reads {encoder.reads}, got {given}; use another encoder")
     rows = check_inputs(encoder.encode(raw, verbose=verbose), f"the result of the encoder {encoder.describe()}")
     if len(rows) != len(raw) or len(rows.item_shape) != 1:
         raise ValueError(
-            f"the encoder {encoder.describe()} must return one row of numbers per item, here {len(raw):,} rows; "
-            f"got an array of shape {(len(rows), *rows.item_shape)}"
+            f"the encoder {encoder.describe()} must return one row of numbers per item: for {len(raw):,} items, "
+            f"an array of shape ({len(raw)}, n_features). It returned an array of shape "
+            f"{(len(rows), *rows.item_shape)}"
         )
     return EncodedInputs(rows.values, raw, encoder)

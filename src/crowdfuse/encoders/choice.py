@@ -27,12 +27,12 @@ SENTENCE_PREFIX = "sentence:"
 
 
 def check_raw_inputs(X: Any, name: str = "X") -> Inputs:
-    """Convert inputs from a user: strings become `Texts`, anything else becomes numeric `Inputs`.
+    """Convert inputs from a user: strings to a `Texts` object, numbers to an `Inputs` object.
 
     Parameters
     ----------
     X : list of str, array-like, sparse matrix or Inputs
-        The inputs.
+        The inputs. An `Inputs` object (such as `Texts`) is returned unchanged.
     name : str, default="X"
         Name of the inputs in error messages.
 
@@ -57,30 +57,30 @@ def check_raw_inputs(X: Any, name: str = "X") -> Inputs:
 def fit_encoder(
     choice: EncoderChoice, inputs: Inputs, rows: NDArray[Any], *, verbose: int = 0
 ) -> tuple[Encoder | None, Inputs]:
-    """Choose and fit the encoder for training inputs, and encode all of them.
+    """Choose an encoder, fit it to the training items, and encode all items.
 
     Parameters
     ----------
     choice : str, Encoder, nn.Module, callable or None
-        The setting `encoder` of a classifier.
+        Which encoder to use: the value of a classifier's parameter `encoder`.
     inputs : Inputs
-        The inputs of all rows. Inputs that are already encoded keep their encoder.
+        The inputs of all items. `EncodedInputs` are returned unchanged, together with the encoder that computed them.
     rows : ndarray
-        The rows on which the encoder is fitted, as row numbers or as a mask.
+        The items to which the encoder is fitted: row numbers, or a boolean mask over all items.
     verbose : int, default=0
         1 shows progress.
 
     Returns
     -------
     encoder : Encoder or None
-        None if the inputs are numbers already.
+        None if no encoder is used, as for rows of numbers.
     encoded : Inputs
-        All inputs as rows of numbers.
+        All items, encoded. If no encoder is used, `inputs` unchanged.
 
     Raises
     ------
     ValueError
-        If the encoder is unknown, cannot be loaded or reads another kind of input, or if all texts are numbers.
+        If the encoder is unknown, cannot be loaded or does not read inputs of this kind, or if all texts are numbers.
 
     Examples
     --------
@@ -106,31 +106,36 @@ def apply_encoder(encoder: Encoder | None, inputs: Inputs, *, verbose: int = 0) 
     Parameters
     ----------
     encoder : Encoder or None
-        The encoder of the fitted model; None if the model was trained on numbers.
+        The encoder of the fitted model; None if the model was trained without an encoder.
     inputs : Inputs
-        Raw inputs, or inputs that this encoder has encoded.
+        Inputs of the kind that the model was trained on, not encoded. `EncodedInputs` that this encoder has computed
+        are returned unchanged.
     verbose : int, default=0
         1 shows progress.
 
     Returns
     -------
     encoded : Inputs
+        The encoded inputs. If `encoder` is None, `inputs` unchanged.
 
     Raises
     ------
     ValueError
-        If the model was trained on another kind of input, for example on texts instead of numbers.
+        If the model was trained on another kind of input, for example on texts instead of numbers, or if the inputs
+        were encoded by another encoder.
     """
     if isinstance(inputs, EncodedInputs):
         if encoder is None or encoder.fingerprint != inputs.encoder.fingerprint:
             raise ValueError(
-                "X was encoded by another encoder than the encoder of this model; pass the texts or images themselves"
+                "X was encoded by another encoder, not by the encoder of this model; pass the original texts or images"
             )
         return inputs
     is_text = isinstance(inputs, Texts)
     if encoder is None:
         if is_text:
-            raise ValueError("X holds texts, but this model was trained on numbers; pass numbers, or fit it on texts")
+            raise ValueError(
+                "X holds texts, but this model was trained on numbers; pass numbers, or train a new model on texts"
+            )
         return inputs
     if is_text != (encoder.reads == "texts"):
         given = "X holds texts" if is_text else f"X holds numbers (rows of shape {inputs.item_shape})"
@@ -140,23 +145,24 @@ def apply_encoder(encoder: Encoder | None, inputs: Inputs, *, verbose: int = 0) 
 
 
 def make_encoder(choice: EncoderChoice, inputs: Inputs) -> Encoder | None:
-    """Return a new, unfitted encoder for inputs, or None if the inputs are numbers, which need no encoder.
+    """Return a new encoder for inputs, not yet fitted.
 
     Parameters
     ----------
     choice : str, Encoder, nn.Module, callable or None
-        The setting `encoder` of a classifier.
+        Which encoder to use: the value of a classifier's parameter `encoder`. An `Encoder` object is copied.
     inputs : Inputs
-        The inputs.
+        The inputs to encode.
 
     Returns
     -------
     encoder : Encoder or None
+        None if the inputs are not texts, and `choice` is None or "auto".
 
     Raises
     ------
     ValueError
-        If there is no such encoder for these inputs.
+        If there is no such encoder for this kind of input.
     """
     if isinstance(choice, Encoder):
         return copy.deepcopy(choice)
@@ -167,7 +173,7 @@ def make_encoder(choice: EncoderChoice, inputs: Inputs) -> Encoder | None:
     if len(inputs.item_shape) < 2:
         raise ValueError(
             f"encoder={choice!r} turns texts or images into numbers, but X already holds rows of numbers; leave out "
-            "encoder="
+            "encoder (--encoder on the command line)"
         )
     return _image_encoder(choice)
 
@@ -188,14 +194,19 @@ def _text_encoder(choice: Any) -> Encoder:
         return TextFunctionEncoder(choice)
     hint = did_you_mean(choice, TEXT_ENCODER_NAMES)
     raise ValueError(
-        f"there is no encoder {choice!r} for texts{hint} Use tfidf, sentence, sentence:NAME (a model of "
-        "sentence-transformers or a folder), or module:callable"
+        f"there is no encoder {choice!r} for texts{hint} Use 'tfidf', 'sentence', 'sentence:NAME' (NAME is a model of "
+        "sentence-transformers, or a folder with such a model), or the import path of a function that encodes texts "
+        "(for example, 'my_encoders:encode' stands for the function encode in my_encoders.py)"
     )
 
 
 def _image_encoder(choice: Any) -> Encoder:
     """Return a new encoder for images."""
     if isinstance(choice, str) and not is_pretrained_name(choice) and ":" not in choice:
-        names = " or ".join(f"{package}/NAME" for package in PACKAGES)
-        raise ValueError(f"there is no encoder {choice!r} for images. Use {names}, or module:callable")
+        names = " or ".join(f"'{package}/NAME'" for package in PACKAGES)
+        raise ValueError(
+            f"there is no encoder {choice!r} for images. Use {names} (a network of that package), or the import path "
+            "of a function that returns a network (for example, 'my_nets:resnet50' stands for the function resnet50 in "
+            "my_nets.py)"
+        )
     return ImageEncoder(choice)

@@ -45,8 +45,8 @@ class FrozenEncoder(Encoder):
         if self._loaded is None:
             if self.source is None:
                 raise ValueError(
-                    "this model was trained with a module or function as encoder, which is not saved; pass the same "
-                    "module or function again: load(path, encoder=...)"
+                    "the encoder of this model was passed as a network or function, which is not saved with the model; "
+                    "pass the same network or function again: load(path, encoder=...)"
                 )
             self._loaded = self._load()
             if self._expected is not None and not self._is_same(self._expected, self._checksum()):
@@ -126,12 +126,12 @@ class FrozenEncoder(Encoder):
 
     @classmethod
     def from_state(cls, state: EncoderState) -> Self:
-        """Return the encoder of a state. The network or function is not loaded before it is first needed.
+        """Create the encoder from its saved state. The network or function is loaded when it is first needed.
 
         Parameters
         ----------
         state : EncoderState
-            Return value of `state`.
+            Return value of the method `state`.
 
         Returns
         -------

@@ -65,32 +65,32 @@ class FrozenNetwork:
                 features = self.module(x)
             except Exception as error:  # a network may raise anything
                 raise ValueError(
-                    f"the {self.role} cannot read a batch of shape {pixels.shape}: {type(error).__name__}: {error}. "
-                    "--image-size and --batch-size change the shape"
+                    f"the {self.role} cannot read a batch of shape {pixels.shape}: {type(error).__name__}: "
+                    f"{error}. The option --image-size sets the height and width of the images; for `crowdfuse embed`, "
+                    "--batch-size sets their number per batch"
                 ) from error
             return _as_rows(features, len(pixels), self.role).float().cpu().numpy()
 
 
 def _as_rows(features: Any, n_images: int, role: str) -> Tensor:
     """Return the features as (N, D), or raise an error that describes the shape."""
-    advice = "wrap it in a module whose forward"
     if not isinstance(features, Tensor):
         raise ValueError(
             f"the {role} must return one tensor of features, got {type(features).__name__}{_parts(features)}; to use "
-            f"one part of the output, {advice} returns this part"
+            "one part of the output, wrap it in an nn.Module that returns only this part"
         )
     shape = tuple(features.shape)
     if not features.is_floating_point():
         raise ValueError(f"the {role} must return floating-point features, got {features.dtype}")
     if len(shape) == 3:
         raise ValueError(
-            f"the {role} returns shape {shape}, which looks like (images, tokens, features); {advice} returns one "
-            "token, such as features[:, 0], or their mean, features.mean(1)"
+            f"the {role} returns shape {shape}, which looks like (images, tokens, features); wrap it in an nn.Module "
+            "that returns one token, such as features[:, 0], or the mean of the tokens, features.mean(1)"
         )
     if len(shape) not in (2, 4) or shape[0] != n_images or 0 in shape:
         raise ValueError(
-            f"the {role} must return ({n_images}, D) or ({n_images}, D, H, W) for {format_count(n_images, 'image')}, "
-            f"got {shape}; {advice} returns features of one of these shapes"
+            f"the {role} must return features of shape ({n_images}, D) or ({n_images}, D, H, W) for "
+            f"{format_count(n_images, 'image')}, got {shape}; wrap it in an nn.Module that returns one of these shapes"
         )
     return features if len(shape) == 2 else features.mean((2, 3))
 

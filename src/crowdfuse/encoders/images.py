@@ -37,9 +37,10 @@ class ImageEncoder(FrozenEncoder):
         of a pretrained network, "torchvision/NAME" or "timm/NAME". The network maps images (N, 3, size, size) to
         features (N, D) or (N, D, H, W). Features (N, D, H, W) are averaged over H and W.
     image_size : int, default=None
-        Height and width of images in pixels. None: the size of the training images. But if the training images are
-        `ImageFiles` with the default size of 224, and the network is one of torchvision or timm, the size that the
-        package lists for the network is used.
+        Height and width in pixels to which image files are resized. Images in an array keep their size. If None, `fit`
+        sets it to the size of the training images. There is one exception: if these are `ImageFiles` of size 224 (the
+        default of the command line), and the network is one of torchvision or timm, `fit` sets it to the size that the
+        package lists for the network.
 
     Examples
     --------
@@ -63,7 +64,10 @@ class ImageEncoder(FrozenEncoder):
             return PretrainedNetwork(load_backbone(self.source, role="encoder"))
         module = self.source if isinstance(self.source, nn.Module) else self.source()
         if not isinstance(module, nn.Module):
-            raise ValueError(f"encoder {self.describe()} must be or return an nn.Module, got {type(module).__name__}")
+            raise ValueError(
+                f"encoder {self.describe()} must be an nn.Module, or a function that returns an nn.Module, got "
+                f"{type(module).__name__}"
+            )
         return PretrainedNetwork(module)
 
     def _checksum(self) -> NDArray[Any]:
@@ -71,7 +75,10 @@ class ImageEncoder(FrozenEncoder):
         return checksum_of_network(self.loaded.module)
 
     def fit(self, inputs: Inputs) -> Self:
-        """Load the network, and set `image_size` if it is None (see the class).
+        """Load the network, and choose the image size.
+
+        If `image_size` is None, it is set to the size of the training images, or to the size that torchvision or timm
+        lists for the network; see the parameter `image_size` of `ImageEncoder`.
 
         Parameters
         ----------
@@ -95,8 +102,9 @@ class ImageEncoder(FrozenEncoder):
         Parameters
         ----------
         inputs : Inputs
-            `ImageFiles`, which are decoded at `image_size`, or an array of uint8 images (N, C, H, W) with 1 or 3
-            channels, or (N, H, W).
+            Either `ImageFiles`, which are resized to `image_size`, or an `Inputs` object with an array of uint8 pixels.
+            The array has the shape (n_items, channels, height, width) with 1 or 3 channels, or
+            (n_items, height, width).
         verbose : int, default=0
             1 shows progress.
 
@@ -137,12 +145,13 @@ class ImageEncoder(FrozenEncoder):
         if inputs.values.dtype != np.uint8:
             raise ValueError(
                 f"encoder {self.describe()} reads pixels from 0 to 255 of type uint8, got {inputs.values.dtype}; "
-                "convert them with X.astype(np.uint8)"
+                "convert the pixels to this range and type (if they are in this range already, with "
+                "X.astype(np.uint8))"
             )
         return inputs
 
     def state(self) -> EncoderState:
-        """Return the name and checksum of the network, and the size of the images.
+        """Return the name of the network, a checksum of its weights, and the image size.
 
         Returns
         -------
@@ -153,12 +162,12 @@ class ImageEncoder(FrozenEncoder):
 
     @classmethod
     def from_state(cls, state: EncoderState) -> Self:
-        """Return the encoder of a state. The network is not loaded before it is first needed.
+        """Create the encoder from its saved state. The network is loaded when it is first needed.
 
         Parameters
         ----------
         state : EncoderState
-            Return value of `state`.
+            Return value of the method `state`.
 
         Returns
         -------

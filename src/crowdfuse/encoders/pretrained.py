@@ -63,9 +63,8 @@ def load_pretrained(name: str) -> PretrainedNetwork:
     package, _, model = name.partition("/")
     if importlib.util.find_spec(package) is None:
         raise ValueError(
-            f"the encoder {name!r} needs the package {package}; install it with: "
-            f"{INSTALL_COMMAND.format(package=package)} (choose the version of torchvision that belongs to your "
-            "version of torch)"
+            f"the encoder {name!r} needs the package {package}; install it with "
+            f"`{INSTALL_COMMAND.format(package=package)}`. The version of torchvision must fit your version of torch"
         )
     try:
         return _load_torchvision(model) if package == "torchvision" else _load_timm(model)
@@ -82,8 +81,9 @@ def _load_torchvision(model: str) -> PretrainedNetwork:
     head = next((name for name in HEAD_NAMES if hasattr(network, name)), None)
     if head is None:
         raise ValueError(
-            "crowdfuse cannot find its classification head to remove it; pass a function that "
-            "returns the network without its head, as module:callable"
+            "the network is used without its classification head, but the head was not found. Pass the import path "
+            "of a function that returns the network without the head (for example, 'my_nets:headless' stands for the "
+            "function headless in my_nets.py)"
         )
     setattr(network, head, nn.Identity())
     transforms = weights.transforms()

@@ -51,8 +51,8 @@ class SentenceEncoder(FrozenEncoder):
         """Return the model."""
         if importlib.util.find_spec("sentence_transformers") is None:
             raise ValueError(
-                f"the encoder 'sentence' needs the package sentence-transformers; install it with: {INSTALL_COMMAND}. "
-                "Or use --encoder tfidf (encoder='tfidf'), which needs no other package"
+                "the encoder 'sentence' needs the package sentence-transformers; install it with "
+                f"`{INSTALL_COMMAND}`, or use the encoder 'tfidf', which needs no other package"
             )
         from sentence_transformers import SentenceTransformer
 
@@ -61,8 +61,8 @@ class SentenceEncoder(FrozenEncoder):
         except Exception as error:  # it reads files and the network
             what = "folder" if Path(self.source).exists() else "model"
             raise ValueError(
-                f"sentence-transformers cannot load the {what} {self.source!r}: {format_error(error)}. Name a model "
-                "or a local folder as --encoder sentence:NAME (encoder='sentence:NAME')"
+                f"sentence-transformers cannot load the {what} {self.source!r}: {format_error(error)}. Use the encoder "
+                "'sentence:NAME', where NAME is the name of a model or a folder with a model"
             ) from error
 
     def _checksum(self) -> NDArray[Any]:

@@ -18,8 +18,8 @@ TEXTS_PER_CALL = 1024
 class TextFunctionEncoder(FrozenEncoder):
     """Encodes texts with a function that returns one row of numbers per string.
 
-    If the encoder belongs to a saved model, its first use checks whether the function has changed since training: the
-    function must return the same features for two fixed texts as in training, up to rounding.
+    When the encoder of a saved model is first used, it checks that the function has not changed since training: for two
+    fixed texts, the function must return the same features as it did in training, up to rounding.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class TextFunctionEncoder(FrozenEncoder):
         return expected.shape == found.shape and np.allclose(expected, found, PROBE_TOLERANCE, PROBE_TOLERANCE)
 
     def encode(self, inputs: Inputs, *, verbose: int = 0) -> Any:
-        """Call the function for all texts.
+        """Return the rows that the function computes for the texts.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class TextFunctionEncoder(FrozenEncoder):
         Raises
         ------
         ValueError
-            If the function fails.
+            If the function raises an error.
         """
         texts = inputs.values.tolist()
         blocks = [self._call(texts[start : start + TEXTS_PER_CALL]) for start in range(0, len(texts), TEXTS_PER_CALL)]

@@ -55,7 +55,7 @@ class TfidfEncoder(Encoder):
         self._vectorizers: list[Any] = []
 
     def fit(self, inputs: Inputs) -> Self:
-        """Choose the terms, and compute their inverse document frequencies.
+        """Choose the words, pairs of words and character sequences, and compute their inverse document frequencies.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class TfidfEncoder(Encoder):
         return self
 
     def encode(self, inputs: Inputs, *, verbose: int = 0) -> Any:
-        """Return the weights of the terms in each text.
+        """Return the tf-idf weights of the terms in each text.
 
         Parameters
         ----------
@@ -98,14 +98,14 @@ class TfidfEncoder(Encoder):
         Returns
         -------
         rows : csr_matrix of shape (n_items, n_terms), float32
-            One row per text. The columns are the words and pairs of words, followed by the character sequences. If a
-            text has no known term, its row is 0.
+            One row per text. The columns are the words and pairs of words, followed by the character sequences. A text
+            without any term that `fit` chose has only zeros in its row.
         """
         texts = _cut(inputs)
         return sparse.hstack([part.transform(texts) for part in self._vectorizers], format="csr", dtype=np.float32)
 
     def locate_features(self, text: str) -> FeatureOccurrences:
-        """Return the places in a text at which the terms occur.
+        """Return the places in a text where the terms occur: words, pairs of words and character sequences.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class TfidfEncoder(Encoder):
         Returns
         -------
         occurrences : FeatureOccurrences
-            Every occurrence of a known term in the first 50,000 characters.
+            All occurrences of the terms that `fit` chose, in the first 50,000 characters of the text.
 
         Examples
         --------
@@ -143,7 +143,7 @@ class TfidfEncoder(Encoder):
         return np.concatenate([part.get_feature_names_out() for part in self._vectorizers]).astype(object)
 
     def describe(self) -> str:
-        """Return the name of the encoder and its numbers of words and of character sequences.
+        """Return the name of the encoder, and how many words and how many character sequences it uses.
 
         Returns
         -------
@@ -171,12 +171,12 @@ class TfidfEncoder(Encoder):
 
     @classmethod
     def from_state(cls, state: EncoderState) -> Self:
-        """Return the encoder with the terms and frequencies of a state.
+        """Create the fitted encoder from its saved state.
 
         Parameters
         ----------
         state : EncoderState
-            Return value of `state`.
+            Return value of the method `state`.
 
         Returns
         -------

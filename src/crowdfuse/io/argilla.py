@@ -99,7 +99,7 @@ def _answers(record: dict[str, Any]) -> Iterator[Answer]:
             values = response.get("values") if isinstance(response, dict) else None
             if not isinstance(values, dict):
                 raise ValueError(
-                    f"the response {format_names([response])} has no 'values'; expected the answers by question"
+                    f"the response {format_names([response])} has no 'values', the key that holds the answers"
                 )
             for question, value in values.items():
                 value = value.get("value") if isinstance(value, dict) else value
@@ -121,13 +121,16 @@ def _answers_to(question: str, given: Any) -> Iterator[Answer]:
         count = len(values) if isinstance(values, list) else 0
         parts = [values, *(given.get(name) or [None] * count for name in ("user_id", "status"))]
         if not all(isinstance(part, list) and len(part) == count for part in parts):
-            raise ValueError(f"the values, users and statuses of {question!r} are not lists of the same length")
+            raise ValueError(
+                f"the values, users and statuses of the question {question!r} are not lists of the same length"
+            )
         yield from (Answer(question, user, value, status) for value, user, status in zip(*parts, strict=True))
         return
     for answer in given if isinstance(given, list) else [] if given is None else [given]:
         if not isinstance(answer, dict):
             raise ValueError(
-                f"an answer to {question!r} is {format_names([answer])}; expected keys 'value' and 'user_id'"
+                f"an answer to {question!r} is {format_names([answer])}; expected an object with the keys "
+                "'value' and 'user_id'"
             )
         yield Answer(question, answer.get("user_id"), answer.get("value"), answer.get("status"))
 

@@ -112,8 +112,8 @@ def _annotator_of_file(source: ExportRecords, number: int) -> str:
     name = PurePosixPath(source.name).name.split(".")[0] if source.annotator_of is None else source.annotator_of(number)
     if name == SHARED_FILE:
         raise TableError(
-            f"{describe_record(source, number)}: all.jsonl holds the labels of all annotators together, without the "
-            "annotator of each label. In doccano, turn off the sharing of annotations between users, and export again"
+            f"{describe_record(source, number)}: all.jsonl holds the labels of all annotators, but does not say who "
+            "gave which label. In doccano, turn off the sharing of annotations between users, and export again"
         )
     return name
 

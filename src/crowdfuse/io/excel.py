@@ -33,8 +33,8 @@ def read_first_sheet(path: Path) -> bytes:
     """
     if find_spec("openpyxl") is None:
         raise ValueError(
-            f"{path}: reading Excel files requires openpyxl, which is not installed. Install it with: pip install "
-            "'crowdfuse[excel]'. Or save the sheet as .csv"
+            f"{path}: reading Excel files requires openpyxl, which is not installed. Install it with "
+            "`pip install 'crowdfuse[excel]'`, or save the sheet as .csv"
         )
     import openpyxl
 

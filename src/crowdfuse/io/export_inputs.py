@@ -11,12 +11,12 @@ from crowdfuse.labels.reading import Reading
 
 
 def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
-    """Read the texts or images of the items from a file of labels.
+    """Read the texts or image paths of the items from a file of labels.
 
     Parameters
     ----------
     path : Path
-        A file of labels, as in `crowdfuse.io.read_labels`.
+        A file of labels in any format that `crowdfuse.io.read_labels` reads.
     reading : Reading
         The options for reading labels. `reading.text` is the name of the field that holds the inputs; if it is None,
         the field is detected.
@@ -24,8 +24,8 @@ def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
     Returns
     -------
     inputs : ExportInputs or None
-        The item ids, the kind of the inputs ("text" or "image"), the texts or image paths, and the name of the field.
-        None if the file contains no inputs.
+        The item ids, the kind of the inputs ("text" or "image"), the texts or image paths, and the name of the field
+        that holds them. None if the file contains neither texts nor image paths.
 
     Raises
     ------
@@ -48,12 +48,12 @@ def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
 
 
 def read_labels_and_inputs(path: Path, reading: Reading) -> tuple[Annotations, ExportInputs | None]:
-    """Read labels and, in the same pass over the file, the texts or images of the items.
+    """Read labels and, in the same pass over the file, the texts or image paths of the items.
 
     Parameters
     ----------
     path : Path
-        A file of labels, as in `crowdfuse.io.read_labels`.
+        A file of labels in any format that `crowdfuse.io.read_labels` reads.
     reading : Reading
         The options for reading labels. `reading.text` is the name of the field that holds the inputs; if it is None,
         the field is detected.
@@ -68,7 +68,7 @@ def read_labels_and_inputs(path: Path, reading: Reading) -> tuple[Annotations, E
     Raises
     ------
     TableError
-        As in `read_export_inputs`.
+        If the labels cannot be read, if several fields may hold the inputs, or if an item has two different inputs.
 
     Examples
     --------

@@ -47,7 +47,8 @@ def load_export_inputs(
     Returns
     -------
     loaded : LoadedInputs
-        `inputs` are `Texts`, pixels or `ImageFiles`. `note` says which field of which file they come from.
+        Its attribute `inputs` holds texts, pixels or `ImageFiles`. Its attribute `note` says which field of which file
+        they come from.
 
     Raises
     ------
@@ -63,9 +64,9 @@ def load_export_inputs(
     existing = [path for path in paths if path is not None]
     if missing and (not existing or not drop_missing):
         raise FileNotFoundError(
-            f"{format_count(len(missing), 'image')} of {labels} not found, neither at the path in {found.field!r} nor "
-            f"below {folder}: {format_names(missing, 3)}. Put the file of labels beside the images, or pass the "
-            f"folder of the images with --inputs and --item {found.field}"
+            f"{format_count(len(missing), 'image')} of {labels} cannot be found, neither at the path in "
+            f"{found.field!r} nor in the folder {folder}: {format_names(missing, 3)}. Put the file of labels into the "
+            f"folder of the images, or name that folder on the command line: `--inputs FOLDER --item {found.field}`"
         )
     items = found.items[np.array([path is not None for path in paths])]
     if files_of_size is not None:

@@ -98,13 +98,13 @@ class LoadedInputs:
         Returns
         -------
         rows : ndarray of shape (n,)
-            Row numbers; -1 for an unknown id. The id of an image may have another extension than its file, such as
-            ``cat.jpg`` for ``cat.png``.
+            The row number of each id, or -1 if the id is unknown. The id of an image may lack the file extension or
+            have another one: ``cat`` and ``cat.jpg`` both stand for ``cat.png``.
 
         Raises
         ------
         ValueError
-            If an id matches two images: for example, ``cat`` matches ``cat.png`` and ``cat.jpg``.
+            If an id matches two images, as ``cat`` matches ``cat.png`` and ``cat.jpg``.
         """
         rows = positions_of(wanted, self.items).astype(np.int64)
         if self.short_names is None:
@@ -146,7 +146,7 @@ class LoadedInputs:
         Returns
         -------
         notes : list of str
-            One note, or an empty list.
+            A list with the note, or an empty list if there is none.
         """
         if self.short_names is None:
             return []
@@ -194,11 +194,12 @@ def read_features(
 
         - ``.npz`` with the arrays ``X`` and ``items`` (the id of each row). It may also have an array ``short_names``,
           with a second id for each row; labels can then use either id.
-        - ``.npy`` with X alone, or ``.npz`` of `scipy.sparse.save_npz`. The item ids are the row numbers.
+        - ``.npy`` with the array ``X`` alone, or ``.npz`` written by `scipy.sparse.save_npz`. The item ids are the row
+          numbers.
         - ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` with an item column, and with numeric columns or a column of
           texts.
-        - A folder of images. The item ids are the paths relative to the folder. The annotations may name an item
-          without its extension: `one` for `one.png`.
+        - A folder of images. The item ids are the paths of the images relative to the folder. In the labels, an id may
+          leave out the file extension: ``one`` stands for ``one.png``.
     item : str, default=None
         Name of the item column of a table. By default, a column that is called item, task, example or similar.
     text : str, default=None
@@ -208,8 +209,8 @@ def read_features(
         Height and width of images in pixels. By default, images keep their size if all have the same size and it is at
         most 96 x 96. Otherwise all images are resized to 64 x 64.
     image_shape : tuple of int, default=None
-        Channels, height and width that a trained model expects. Images are converted to this shape, unless `image_size`
-        is given.
+        Channels, height and width that a trained model expects. Images are converted to this shape. If `image_size` is
+        given as well, it sets height and width.
     columns : sequence of str, default=None
         Names of the feature columns that a trained model expects, in the order of the model. By default, all columns
         except the item column are features.
@@ -307,12 +308,12 @@ def read_texts(
     text : str, default=None
         Name of the column of texts. By default, the column is detected by its name, such as text, or by its content.
     needs_items : bool, default=True
-        Whether a table without an item column is an error. If False, row numbers are used as item ids.
+        Whether a table without an item column is an error. If False, such a table gets row numbers as item ids.
 
     Returns
     -------
     loaded : LoadedInputs
-        `inputs` are `Texts`.
+        Its attribute `inputs` is a `Texts` object.
 
     Raises
     ------
@@ -476,8 +477,8 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     Returns
     -------
     loaded : LoadedInputs
-        `inputs` are `ImageFiles`; item ids are the paths relative to the folder. The annotations may name an item
-        without its extension: `one` for `one.png`.
+        Its attribute `inputs` is an `ImageFiles` object. The item ids are the paths of the images relative to the
+        folder. In the labels, an id may leave out the file extension: ``one`` stands for ``one.png``.
 
     Raises
     ------
@@ -501,7 +502,9 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
 
 
 def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Read one image in the same way as `read_features` reads the images of a folder.
+    """Read one image: rotate it as its EXIF data say, and resize it to the given shape.
+
+    `read_features` reads the images of a folder in the same way.
 
     Parameters
     ----------
@@ -513,6 +516,7 @@ def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     Returns
     -------
     pixels : ndarray of shape (channels, height, width), uint8
+        Pixel values from 0 to 255.
 
     Raises
     ------

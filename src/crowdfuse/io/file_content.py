@@ -55,7 +55,7 @@ def describe_encoding(content: bytes) -> str:
     """The message about bytes that are not UTF-8: the probable Windows encoding, the text in it, and the way out.
 
     >>> describe_encoding("a,café\\n".encode("cp1252"))
-    "not UTF-8 text. It is probably Windows-1252 (Western European) and reads 'a,café'; save it as UTF-8"
+    "not UTF-8 text. It is probably Windows-1252 (Western European): 'a,café'. Save the file as UTF-8"
     """
     try:
         content.decode()
@@ -65,10 +65,10 @@ def describe_encoding(content: bytes) -> str:
         try:
             reads = part.decode(encoding).strip()
         except UnicodeDecodeError:
-            return "not UTF-8 text; save it as UTF-8"
+            return "not UTF-8 text; save the file as UTF-8"
         return (
-            f"not UTF-8 text. It is probably {encoding.replace('cp', 'Windows-')} ({language}) and reads {reads!r}; "
-            "save it as UTF-8"
+            f"not UTF-8 text. It is probably {encoding.replace('cp', 'Windows-')} ({language}): {reads!r}. "
+            "Save the file as UTF-8"
         )
     return "UTF-8 text"
 

@@ -19,7 +19,7 @@ from typing import Any
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Write a file atomically: other programs never see a partly written file.
+    """Context manager that writes a file atomically: other programs never see a partly written file.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path, *, force: bool = False) -> Iterator[Path]:
-    """Write a folder atomically: other programs never see a partly written folder.
+    """Context manager that writes a folder atomically: other programs never see a partly written folder.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def refuse_foreign(path: Path, marker: str) -> None:
         raise FileExistsError(f"{path} is a file, but a folder must be created with this name; choose another name")
     if path.is_dir() and any(path.iterdir()) and not (path / marker).is_file():
         raise FileExistsError(
-            f"{path} will not be replaced, because it has no {marker} and so was not written by crowdfuse; choose "
+            f"{path} will not be replaced, because it was not written by crowdfuse (it has no {marker}); choose "
             "another name"
         )
 

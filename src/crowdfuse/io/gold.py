@@ -42,17 +42,18 @@ def column_beside(path: Path, name: str | None) -> str | None:
 
 
 def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Read gold labels with the options that were given for reading the annotators' labels.
+    """Read gold labels, with the same options as the annotators' labels as far as these apply.
 
-    The column names in `reading` were chosen for the file of labels. They are used only if the gold file has these
-    columns. Otherwise the gold file must use the usual column names.
+    The column names in `reading` were chosen for the file of the annotators' labels. Each of them is used for the gold
+    file only if the gold file has a column of this name. Otherwise the column is found by its usual name, such as item
+    or label.
 
     Parameters
     ----------
     path : Path
         A table or an export, as in `read_gold`.
     reading : Reading
-        The options for the labels. Only `item`, `label`, `question` and `on_bad` are used.
+        The options with which the annotators' labels are read. Only `item`, `label`, `question` and `on_bad` are used.
 
     Returns
     -------
@@ -64,11 +65,11 @@ def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any],
     Raises
     ------
     TableError
-        As in `read_gold`.
+        If a column is not found, if a value is empty, or if an item has two different gold labels.
 
     See Also
     --------
-    read_gold : Takes column names as they are, and raises an error if a column does not exist.
+    read_gold : Always uses the given column names, and raises an error if a column does not exist.
 
     Examples
     --------
@@ -125,11 +126,11 @@ def read_gold(
     Raises
     ------
     TableError
-        If a value is empty, or if an item has two different gold labels.
+        If a column is not found, if a value is empty, or if an item has two different gold labels.
 
     See Also
     --------
-    rows_of_gold : Finds the rows of these items.
+    rows_of_gold : Finds the rows of these items among the inputs.
 
     Examples
     --------
@@ -230,8 +231,9 @@ def _gold_of_annotations(path: Path, reading: Reading) -> tuple[NDArray[Any], ND
         row = int(ann.item[at])
         both = ann.classes[[ann.label[ann.indptr[row]], ann.label[at]]]
         raise TableError(
-            f"{path}: item {format_names([ann.items[row]])} has two different labels, {format_names(both)}, so they "
-            "cannot be gold; export the labels of one person, or write a table with the columns item and label"
+            f"{path}: item {format_names([ann.items[row]])} has two different labels, {format_names(both)}, so the "
+            "labels cannot be used as gold labels; export the labels of one person, or write a table with the columns "
+            "item and label"
         )
     labelled = np.flatnonzero(np.diff(ann.indptr))
     return ann.items[labelled], ann.classes[ann.label[ann.indptr[labelled]]]

@@ -32,7 +32,9 @@ def dataset_table(dataset: Any) -> pa.Table:
         )
     table = dataset.with_format("arrow")[:]
     if not isinstance(table, pa.Table):
-        raise TableError(f"the {type(dataset).__name__} does not give an Arrow table; load it without streaming")
+        raise TableError(
+            f"the {type(dataset).__name__} cannot be converted to an Arrow table; load it without streaming"
+        )
     names = {name: kind.names for name, kind in dataset.features.items() if type(kind).__name__ == "ClassLabel"}
     return name_classes(table, names)
 

@@ -33,19 +33,19 @@ class ImageFiles(Inputs):
 
     A row is an RGB image of shape (3, size, size) with values from 0 to 255. Each image is rotated according to its
     EXIF orientation, cropped to the largest square in its centre, and resized. Grey images become RGB, 16-bit images
-    lose their lower 8 bits, and transparency is dropped.
+    are reduced to 8 bits, and transparency is dropped.
 
     Parameters
     ----------
     paths : sequence of str or Path
         The image files, one per item.
     size : int
-        Height and width of the rows in pixels.
+        Height and width of the resized images in pixels.
     workers : int, default=0
-        Number of worker processes with which `stream` decodes batches in advance. If 0, the calling process decodes
-        them. The pixels do not depend on the number of workers. If training uses several devices, each training process
-        has this many workers. As always with Python's multiprocessing, a script that uses workers must be guarded by
-        ``if __name__ == "__main__":``.
+        Number of worker processes that decode batches in advance, when the method `stream` is used (for example in
+        training). If 0, the calling process decodes them. The pixels do not depend on the number of workers. If
+        training uses several devices, each training process has this many workers. As always with Python's
+        multiprocessing, a script that uses workers must have its main code below ``if __name__ == "__main__":``.
 
     Attributes
     ----------
@@ -91,7 +91,8 @@ class ImageFiles(Inputs):
                 raise ValueError(f"ImageFiles: {name} must be an integer of at least {least}, got {value!r}")
         if isinstance(paths, str | Path):
             raise TypeError(
-                f"ImageFiles takes a list of files, got {paths}; use read_image_folder to list the files of a folder"
+                f"ImageFiles takes a list of files, got the single path {os.fspath(paths)!r}; for the files of a "
+                "folder, use read_image_folder"
             )
         self.paths = tuple(os.fspath(path) for path in paths)
         if not self.paths:
@@ -105,7 +106,7 @@ class ImageFiles(Inputs):
         return len(self.paths)
 
     def rows(self, index: NDArray[Any]) -> NDArray[np.float32]:
-        """Decode images in this process.
+        """Decode some of the images, in the calling process.
 
         Parameters
         ----------
@@ -121,8 +122,8 @@ class ImageFiles(Inputs):
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
         """Yield the decoded images of each batch, in order.
 
-        Each worker decodes at most two batches ahead of the consumer. The worker processes end when the generator is
-        exhausted or closed. A single batch is decoded without workers.
+        Worker processes decode batches in advance, at most two batches per worker. They end when the generator is
+        exhausted or closed. If there is only one batch, the calling process decodes it.
 
         Parameters
         ----------
@@ -168,12 +169,11 @@ class ImageFiles(Inputs):
         return self._like(self.paths, size)
 
     def hash_into(self, digest: Any) -> None:
-        """Update a hash with the sizes of the files in bytes, their paths, and the image size `size`.
+        """Update a hash with the image size, and with the path and the number of bytes of each file.
 
-        Paths are relative to the common folder of the files.
-
-        The content of the files is not read, because reading 135,000 files would take minutes. A change that keeps the
-        length of a file is therefore not detected.
+        The paths are relative to the deepest folder that contains all files. The content of the files is not read,
+        because this would take minutes for 135,000 files. Therefore, the hash stays the same if the content of a file
+        changes but its number of bytes does not.
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ def find_unreadable(paths: Sequence[str | Path], *, workers: int = 0) -> dict[in
     Returns
     -------
     reasons : dict of int to str
-        Maps the position of each unreadable file in `paths` to the reason.
+        For each file that cannot be decoded: its position in `paths`, and the reason.
 
     Examples
     --------
@@ -303,8 +303,9 @@ def map_in_processes(
             yield from results
     except BrokenProcessPool as error:
         raise ValueError(
-            f"one of {workers} decoding processes died: it was killed, ran out of memory (try fewer workers), or was "
-            'started from a script without `if __name__ == "__main__":`'
+            f"one of {workers} processes that decode images has died. Possible causes: it was killed; it ran out of "
+            "memory (use fewer workers); or the script that uses workers does not have its main code below "
+            '`if __name__ == "__main__":`'
         ) from error
     finally:
         stop.set()  # if a worker is killed while it sends a result, this process would wait forever

@@ -134,7 +134,9 @@ def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
     """
     with open_image(path) as image:
         if image.mode in ("I", "F"):
-            raise ValueError("it has 32 bits per channel, a format without a known range; save it with 8 or 16 bits")
+            raise ValueError(
+                "it has 32 bits per channel, and the range of such values is not known; save it with 8 or 16 bits"
+            )
         if min_side is not None:
             image.draft(None, (min_side, min_side))
         refuse_or_reduce(image)

@@ -36,8 +36,7 @@ class Inputs:
     item_shape : tuple of int
         The shape of one row.
     in_memory : bool
-        Whether X is in memory, so that reading rows is cheap. If false, reading is slow, and callers read only a
-        sample.
+        Whether X is in memory, so that reading rows is fast. If false, each row is decoded from a file when it is read.
 
     See Also
     --------
@@ -78,7 +77,7 @@ class Inputs:
         return np.ascontiguousarray(dense, dtype=np.float32)
 
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
-        """Yield the rows of each batch, in order. If you stop early, close the generator.
+        """Yield the rows of each batch, in order. If you stop early, call the generator's `close()`.
 
         Parameters
         ----------
@@ -135,16 +134,17 @@ class Inputs:
 
 
 def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber | None = None) -> Inputs:
-    """Check the values that a user passed, and return them as inputs.
+    """Check the values that a user passed, and return them as an `Inputs` object.
 
     Parameters
     ----------
     X : array-like or sparse matrix of shape (n_items, ...), or Inputs
-        Finite numbers. `Inputs` are returned unchanged.
+        Finite numbers. An `Inputs` object is returned unchanged.
     name : str, default="X"
         Name of X in error messages.
     describe_position : callable, default=None
-        Function that describes an index for error messages. By default, (1, 2) becomes "row 1, column 2".
+        Function that turns the index of a wrong value into words for an error message. By default, the index (1, 2)
+        becomes "row 1, column 2".
 
     Returns
     -------
@@ -153,10 +153,10 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
     Raises
     ------
     ValueError
-        If X holds strings, complex numbers, NaN or infinite values, if it has fewer than two dimensions, or if it is
-        empty.
+        If X holds strings, lists, complex numbers, NaN or infinite values, if it has fewer than two dimensions, or if
+        it is empty.
     TypeError
-        If X holds Python objects that are neither numbers nor strings, such as lists.
+        If X holds other Python objects that are not numbers, such as dicts.
 
     Examples
     --------
@@ -171,9 +171,7 @@ def check_inputs(X: Any, name: str = "X", describe_position: PositionDescriber |
         try:
             X = X.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise type(error)(
-                f"{name} must hold numbers, but has another value ({error}; the argument must be a string or a number)"
-            ) from error
+            raise type(error)(f"{name} must hold numbers, but one of its values is not a number: {error}") from error
     if X.dtype.kind == "c":
         raise ValueError(f"{name} holds complex numbers. Complex data not supported")
     if X.dtype.kind not in "fiub":

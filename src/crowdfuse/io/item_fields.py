@@ -171,8 +171,8 @@ def _choose_field(fields: ItemFields, text: str | None) -> str | None:
     candidates = constant or candidates
     if len(candidates) > 1:
         raise TableError(
-            f"{fields.where} has several fields that may be the inputs: {format_names(candidates, 12)}; {CHOOSE_TEXT}, "
-            "or pass other inputs with --inputs"
+            f"{fields.where} has several fields that may hold the inputs: {format_names(candidates, 12)}; "
+            f"{CHOOSE_TEXT}, or pass other inputs with --inputs"
         )
     if candidates:
         return candidates[0]

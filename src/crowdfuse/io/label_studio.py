@@ -51,7 +51,9 @@ def read(source: ExportRecords, item: str | None, question: str | None, *, truth
     """
     if not any(isinstance(record, dict) and _is_task(record) for _, record in source.records):
         if truth:
-            raise TableError(f"{source.name}: JSON_MIN does not mark ground truth; export the project as JSON instead")
+            raise TableError(
+                f"{source.name}: JSON_MIN does not mark ground-truth annotations; export the project as JSON"
+            )
         return _read_flat(source, item, question)
     found = ExportLabels(source)
     asked = choose_question(_questions(source), question, source.name)

@@ -71,7 +71,7 @@ class Request(NamedTuple):
 
 
 def read_labels(path: Path, reading: Reading) -> Annotations:
-    """Read labels from a file. Problems are stored in the `notes` of the result; no warnings are given.
+    """Read labels from a file. Notes, for example on dropped rows, are stored in the result; no warnings are given.
 
     Parameters
     ----------
@@ -85,10 +85,13 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
     Returns
     -------
     annotations : Annotations
-        Its `notes` say which rows were dropped, which labels count as missing, and which classes were merged.
+        The labels. The attribute `notes` says which rows were dropped, which labels count as missing, and which classes
+        were merged.
 
     Raises
     ------
+    FileNotFoundError
+        If there is no such file.
     TableError
         If the labels cannot be read; the message gives the file, the line and the value.
 
@@ -108,7 +111,9 @@ def read_labels(path: Path, reading: Reading) -> Annotations:
 
 
 def labels_from_table(table: Any, reading: Reading) -> Annotations:
-    """Create annotations from a table in memory. Problems are stored in the `notes` of the result, without warnings.
+    """Create annotations from a table in memory.
+
+    Notes, for example on dropped rows, are stored in the result; no warnings are given.
 
     Parameters
     ----------
@@ -120,7 +125,8 @@ def labels_from_table(table: Any, reading: Reading) -> Annotations:
     Returns
     -------
     annotations : Annotations
-        Its `notes` say which rows were dropped, which labels count as missing, and which classes were merged.
+        The labels. The attribute `notes` says which rows were dropped, which labels count as missing, and which classes
+        were merged.
 
     Raises
     ------
@@ -250,9 +256,8 @@ def _from_wide(table: pa.Table, source: Source, request: Request, notes: list[st
     roles = _roles(request.reading)
     if roles["annotator"] or roles["label"]:
         raise ValueError(
-            "in a wide table, each column except those of the item and the text holds the labels of a different "
-            "annotator; leave out "
-            "annotator= and label="
+            "a wide table has one column of labels per annotator, so it has no annotator column and no single label "
+            "column; leave out annotator= and label="
         )
     found = read_wide(table, request.reading.item, request.reading.text, source.name, text=source.is_text)
 
@@ -284,7 +289,9 @@ def _from_records(records: ExportRecords, request: Request, notes: Sequence[str]
     if reading.format in ("table", "wide"):
         raise TableError(f"{records.name}: format={reading.format!r} needs a .csv, .tsv, .xlsx or .parquet file")
     if reading.annotator or reading.label:
-        raise ValueError("annotator= and label= apply only to tables; for an export use item= and question=")
+        raise ValueError(
+            "annotator= and label= apply only to tables; for an export of a labelling tool, use item= and question="
+        )
     if not records.records and not records.broken:
         raise TableError(f"{records.name} has no records; expected an export of a labelling tool")
     form = detect_format(records) if reading.format == "auto" else reading.format
@@ -324,9 +331,9 @@ def _refuse_row_ids(item: Column, name: str, source: Source, reading: Reading) -
     """Raise an error if the item column was not chosen by the user, is called id, and numbers the labels."""
     if reading.item is None and name.strip().lower() == "id" and 1 < len(item.codes) == len(item.names):
         raise TableError(
-            f"{source.name} seems to have no item column: {name!r} has a different value in every row, so it numbers "
-            "the labels, not the items. Choose the item column with item= (--item on the command line), even if it "
-            f"is {name!r}"
+            f"{source.name} seems to have no item column: {name!r} has a different value in every row, so it seems to "
+            "number the labels, not the items. Choose the item column with item= (--item on the command line). If "
+            f"{name!r} is the item column after all, choose {name!r}"
         )
 
 

@@ -308,9 +308,7 @@ class TableFile:
                     begin = begin + 1 if self.unit == "row" else reader.line_num + 1
             except csv.Error as error:
                 if strict:
-                    raise TableError(
-                        f"{self.path}, {self.unit} {begin}: {error}; fix the broken lines first"
-                    ) from error
+                    raise TableError(f"{self.path}, {self.unit} {begin}: {error}; correct this line first") from error
 
 
 def _conversion(columns: Sequence[str], dictionary: Sequence[str] | None = None) -> pyarrow.csv.ConvertOptions:
@@ -337,8 +335,8 @@ def as_table(table: Any) -> pa.Table:
             reason = "; ".join(str(argument) for argument in error.args)
             raise TableError(f"the {type(table).__name__} is not a table of strings and integers ({reason})") from error
     raise TypeError(
-        f"expected a table or a dict of arrays, got {type(table).__name__}; "
-        "a table is anything with __arrow_c_stream__ (pandas, polars, pyarrow)"
+        "expected a dict of arrays, or a table of pandas, polars or pyarrow (any object with __arrow_c_stream__), "
+        f"got {type(table).__name__}"
     )
 
 

@@ -26,7 +26,7 @@ class Texts(Inputs):
     texts : ndarray of shape (n_items,), object
         The texts.
     values : ndarray of shape (n_items,), object
-        The same array as `texts`; every kind of inputs has the attribute `values`.
+        The same array as `texts`, under the name that it has in the base class `Inputs`.
     item_shape : tuple of int
         Always ``()``.
     is_sparse : bool
@@ -52,7 +52,7 @@ class Texts(Inputs):
 
     def __init__(self, texts: Iterable[str]) -> None:
         if isinstance(texts, str):
-            raise TypeError(f"texts must be a list of strings, got the single string {texts[:60]!r}; write [text]")
+            raise TypeError(f"texts must be a list of strings, got the single string {texts[:60]!r}; pass [text]")
         values = list(texts)
         for row, value in enumerate(values):
             if not isinstance(value, str):
@@ -148,8 +148,8 @@ def as_texts(X: Any, name: str = "X") -> Texts | None:
     if not is_text.all():
         row = int(is_text.argmin())
         raise ValueError(
-            f"{name} holds texts, but element {row} is {values[row]!r} "
-            f"({int((~is_text).sum()):,} such elements); use '' for an item without text, or drop these items"
+            f"{name} holds texts, but element {row} is {values[row]!r} ({int((~is_text).sum()):,} of {len(values):,} "
+            "elements are not strings); use '' for an item without text, or drop these items"
         )
     return Texts(values)
 
