@@ -292,7 +292,7 @@ def test_gold_evaluates_the_out_of_fold_predictions_of_a_run(tmp_path: Path, met
     assert point["sensitivity"]["value"] == is_predicted[truth == 1].mean()
     assert point["specificity"]["value"] == (~is_predicted[truth == 0]).mean()
     for text in (report.to_html(), report.to_markdown()):
-        assert "out-of-fold predictions, each item by a classifier trained without it" in text
+        assert "out-of-fold predictions: each item was predicted by a classifier trained without it" in text
 
 
 def test_confidence_of_the_consensus_is_compared_with_gold(run: Path) -> None:

@@ -31,7 +31,8 @@ def test_only_candidates_are_called_epochs_that_can_be_kept() -> None:
 def test_each_phase_has_its_own_losses() -> None:
     history: list[dict[str, Any]] = [{"epoch": k + 1, "loss": 4.0 - k, "phase": "start"} for k in range(3)]
     history.append({"epoch": 4, "loss": 9.0, "phase": "gates"})
-    assert loss_sentence({"history": history}).startswith("Loss: start (epochs 1 to 3) 4 to 2; gates (epoch 4) 9.")
+    expected = "Loss in phase start (epochs 1 to 3): 4 to 2; gates (epoch 4): 9."
+    assert loss_sentence({"history": history}).startswith(expected)
     assert kept_epoch_sentence({"best_epoch": None, "history": history}) == ""
 
 

@@ -24,7 +24,7 @@ correctly."""
 
 
 def annotator_facts(data: ReportData, gold: IntArray) -> dict[str, Any]:
-    """Return the `annotators` entry of a report: one row per annotator, in the order of `annotators.csv`.
+    """Return the `annotators` entry of a report: one row per annotator, as in `annotators.csv` of a run folder.
 
     Parameters
     ----------

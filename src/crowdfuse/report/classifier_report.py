@@ -35,27 +35,31 @@ def report_classifier(
     positive: Any = None,
     title: str | None = None,
 ) -> Report:
-    """Create a report on a fitted classifier and the labels of the given items; `clf.report` calls this function.
+    """Create a report on a fitted classifier and the labels of the given items.
+
+    The method `report` of a classifier calls this function.
 
     Parameters
     ----------
     classifier : CrowdClassifier
         A fitted classifier.
-    X : array-like, sparse matrix or Inputs of N rows
+    X : array-like, sparse matrix or Inputs of shape (n_items, ...)
         Inputs of the items, as in `predict`.
     annotations : Annotations or array-like of shape (n_items, n_annotators)
         Labels of the items, as in `fit`.
     items : array-like of shape (n_items,), default=None
         Item id of each row of `X`, as in `fit`.
     gold : array-like of shape (n_items,), or data frame, default=None
-        Gold labels: either the name of the true class of each row, None if unknown; or a data frame with the columns
-        item and label, which may leave out items. Gold is used only to measure accuracy. Items with labels count as
-        items that the classifier was trained on, and are evaluated by the out-of-fold predictions of the consensus. To
-        evaluate the classifier itself on new items with labels, use `classifier.score`.
+        Name of the true class of each item; None or NaN if unknown. A data frame must have the columns item and label;
+        it need not contain all items. Gold is used only to evaluate the model and the consensus. The report assumes
+        that the classifier was trained on all items that have labels. It therefore evaluates these items by the
+        out-of-fold predictions of `consensus`. To evaluate the classifier itself on new items with labels, use
+        `classifier.score`.
     consensus : Consensus, default=None
-        Result of `classifier.consensus` on these items and labels. If None, it is computed.
+        Result of `classifier.consensus` on these items and labels. If None, this function computes it.
     folds : int, default=5
-        Number of cross-fitting folds for the consensus. Not used if `consensus` is given.
+        Number of folds used to compute the consensus; one copy of the classifier is trained per fold. Not used if
+        `consensus` is given.
     n_items : int, default=30
         Number of disputed items to show, from 1 to 200. An item is disputed if one of its labels or the prediction
         differs from the consensus. Two other lists are at most a third as long: ambiguous items (accurate annotators,
@@ -63,11 +67,12 @@ def report_classifier(
         from the consensus).
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
-        that reaches the target. Not used unless there are two classes and gold labels.
+        that reaches the target. Used only if there are two classes and gold labels.
     positive : object, default=None
-        The positive class, if there are two classes. None means the second class.
+        Name of the positive class. None: the second of `classifier.classes_`. Must be None if there are not exactly two
+        classes.
     title : str, default=None
-        Title of the report. By default, it contains the name of the method.
+        Title of the report. None: a title with the name of the learning method.
 
     Returns
     -------
@@ -77,8 +82,8 @@ def report_classifier(
     Raises
     ------
     ValueError
-        If `n_items` or `sensitivity` is out of range, if `positive` is not one of two classes, if `gold` has an unknown
-        class, or if `consensus` does not belong to these items and labels.
+        If `n_items` or `sensitivity` is out of range, if `positive` is not a class or there are not exactly two
+        classes, if `gold` has an unknown class, or if `consensus` was computed from other items, classes or labels.
 
     See Also
     --------
@@ -132,8 +137,8 @@ def _gold_by_row(table: Any, ann: Annotations) -> list[Any]:
     rows = positions_of(ann.items, ids)
     if not (rows >= 0).any():
         raise ValueError(
-            f"no item of gold ({format_names(ids, 3)}) is among the items of the report "
-            f"({format_names(ann.items, 3)}); pass items= with the id of each row of X"
+            f"none of the items in gold ({format_names(ids, 3)}) is an item of the report "
+            f"({format_names(ann.items, 3)}); pass the item id of each row of X as the argument items"
         )
     truth = columns[names["label"]].to_pylist()
     return [truth[row] if row >= 0 else None for row in rows]
@@ -154,7 +159,9 @@ def training_facts(classifier: CrowdClassifier) -> dict[str, Any]:
 def _check_consensus(consensus: Consensus, classifier: CrowdClassifier, ann: Annotations) -> None:
     """Raise a ValueError unless the consensus has the classes of this classifier and belongs to these labels."""
     if consensus.predicted_probabilities is None:
-        raise ValueError("consensus= has no predictions of a classifier; create it with clf.consensus(X, annotations)")
+        raise ValueError(
+            "the given consensus has no predictions of a classifier; pass the result of clf.consensus(X, annotations)"
+        )
     own = consensus.annotations
     if not np.array_equal(consensus.classes, classifier.classes_):
         differs = f"the classes {format_names(consensus.classes)} instead of {format_names(classifier.classes_)}"
@@ -165,8 +172,8 @@ def _check_consensus(consensus: Consensus, classifier: CrowdClassifier, ann: Ann
     else:
         return
     raise ValueError(
-        f"consensus= does not belong to these annotations: it has {differs}; create it with clf.consensus(X, "
-        "annotations)"
+        f"the given consensus does not belong to these annotations: it has {differs}; pass the result of "
+        "clf.consensus(X, annotations)"
     )
 
 
@@ -180,7 +187,7 @@ def _split_by_training(data: ReportData, codes: IntArray) -> list[GoldSet]:
     known, seen = codes >= 0, (data.labels_per_item > 0) | data.has_training_gold
     parts = (
         ("gold, items with labels", known & seen, "the model was probably trained on the labels of these items", True),
-        ("gold, items without labels", known & ~seen, "the model was trained on no labels of these items", False),
+        ("gold, items without labels", known & ~seen, "the model was not trained on labels of these items", False),
     )
     rows_by_part = [(name, np.flatnonzero(mask), use, is_seen) for name, mask, use, is_seen in parts]
     return [

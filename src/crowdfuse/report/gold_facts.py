@@ -21,9 +21,9 @@ MIN_ITEMS_PER_BIN = 5  # a bin of the calibration curve is shown if it holds at 
 MIN_GOLD_ITEMS = 20  # abstention and calibration are shown if at least this many items have gold
 N_BINS = 10  # of the calibration curve
 MAX_ROC_POINTS = 100
-NOT_TRAINED_ON = "predictions of the model, which was not trained on them"
-OUT_OF_FOLD = "out-of-fold predictions, each item by a classifier trained without it"
-TRAINED_ON = "predictions of the model, which was trained on them; there are no out-of-fold predictions"
+NOT_TRAINED_ON = "predictions of the model, which was not trained on these items"
+OUT_OF_FOLD = "out-of-fold predictions: each item was predicted by a classifier trained without it"
+TRAINED_ON = "predictions of the model, which was trained on these items; there are no out-of-fold predictions"
 
 
 @dataclass(frozen=True)
@@ -108,15 +108,15 @@ class Evaluation(NamedTuple):
 def evaluate_model(data: ReportData, gold_sets: Sequence[GoldSet]) -> Evaluation:
     """Return the predictions to evaluate: out-of-fold predictions for the items that the model was trained on.
 
-    The items are those of the gold sets that are not optimistic; if all are, those of all gold sets.
+    Gold sets whose figures would be too optimistic are left out, unless this would leave none.
 
     Parameters
     ----------
     data : ReportData
         Data with predictions; without predictions, there are no items to evaluate.
     gold_sets : sequence of GoldSet
-        Items whose true class is known. A set without out-of-fold predictions is optimistic if the model was trained
-        on it.
+        Items whose true class is known. The figures on a set are also too optimistic if the model was trained on the
+        set and there are no out-of-fold predictions.
 
     Returns
     -------
@@ -135,7 +135,8 @@ def evaluate_model(data: ReportData, gold_sets: Sequence[GoldSet]) -> Evaluation
 def evaluate_consensus(data: ReportData, gold_sets: Sequence[GoldSet]) -> Evaluation:
     """Return the consensus to evaluate, on the items with labels whose gold was not used in training.
 
-    Without labels, the consensus is the prediction; with gold used in training, it is right by definition.
+    Other items are left out: the consensus of an item without labels is the prediction, and the consensus of an item
+    whose gold was used in training is this gold.
 
     Parameters
     ----------
@@ -283,7 +284,7 @@ def operating_point(
 
 
 def calibration_facts(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Return mean confidence and accuracy, also in ten bins of confidence, and the expected calibration error.
+    """Return mean confidence and accuracy, overall and in ten bins of confidence, and the expected calibration error.
 
     `is_overconfident` is the result of a one-sided binomial test at the level `FALSE_ALARM_RATE`.
 

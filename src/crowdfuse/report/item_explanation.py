@@ -21,8 +21,8 @@ MAX_OPPOSING_CLASSES = 3  # opposing classes that are listed
 def explain_item(consensus: Consensus, row: int) -> str | None:
     """List the evidence for and against the consensus of an item, if most annotators or the model disagree with it.
 
-    Every opposing voice is listed: labels, the model trained without the item, and the final model. The last line has
-    the probabilities of all classes that are named.
+    All evidence against the consensus is listed: labels, the model trained without the item, and the final model. The
+    last line has the probabilities of all classes that are named.
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
 
     Notes
     -----
-    "Of all their 'cat' labels, 40 % are right" is about the labels of one class by the annotators who gave it to this
-    item: the mean of the posterior of this class over all labels of this class that these annotators gave.
+    The percentage in "2 of 3 annotators said cat (of all their 'cat' labels, 40 % are right)" is about these two
+    annotators and all items: it is the mean probability of cat over all 'cat' labels that they gave.
     "The final model" is the one whose prediction is shown beside the consensus. "The model trained without this item"
-    is the out-of-fold classifier, which is the one that is part of the consensus, after calibration.
+    is the out-of-fold classifier. The consensus uses its probabilities, after calibration.
 
     Examples
     --------
@@ -86,9 +86,10 @@ def explain_item(consensus: Consensus, row: int) -> str | None:
 
 
 def explain_weights(consensus: Consensus, row: int, weights: Sequence[float] | NDArray[Any]) -> str | None:
-    """Return a sentence if the largest weight of an item belongs to a surely less accurate annotator than another one.
+    """Return a sentence if the annotator with the largest weight on an item is clearly less accurate than another one.
 
-    The weights come from the method's own model of this item, the accuracy from all labels of an annotator.
+    The weight belongs to this item and comes from the method itself. The accuracy is estimated from all labels of an
+    annotator.
 
     Parameters
     ----------
@@ -102,7 +103,8 @@ def explain_weights(consensus: Consensus, row: int, weights: Sequence[float] | N
     Returns
     -------
     str or None
-        None unless the two annotators gave different labels, and their intervals of accuracy do not overlap.
+        The sentence. None if the item has no annotator who gave a different label and whose accuracy interval lies
+        above the interval of the annotator with the largest weight.
     """
     ann = consensus.annotations
     annotators, labels = ann.annotator[ann.indptr[row] : ann.indptr[row + 1]], _labels_of_item(consensus, row)

@@ -18,9 +18,10 @@ MAX_CLASS_PAIRS = 10  # pairs of confused classes that are listed
 
 
 def disputed_rows(data: ReportData) -> IntArray:
-    """Return the disputed items, the lowest confidence first: a label or the prediction differs from the consensus.
+    """Return the disputed items, the lowest confidence first.
 
-    Items whose gold label was used in training are left out, because their class is known.
+    An item is disputed if one of its labels or the prediction differs from the consensus. Items whose gold label was
+    used in training are left out, because their class is known.
     """
     rows = np.flatnonzero(data.consensus.is_disputed & ~data.has_training_gold)
     return rows[np.argsort(data.consensus.confidence[rows], kind="stable")]

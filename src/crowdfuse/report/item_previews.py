@@ -70,7 +70,7 @@ def preview_of_file(path: Path, side: int) -> ItemPreview:
 
 
 def image_file_of(folder: Path, item: str) -> Path | None:
-    """Return the image file of an item. Its id is its path in the folder, with or without the file extension.
+    """Return the image file of an item. The id of the item is the file's path in the folder; the extension is optional.
 
     Return None for an id that points outside the folder, because files there do not belong to the run.
     """

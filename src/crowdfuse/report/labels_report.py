@@ -19,9 +19,9 @@ from crowdfuse.report.report_facts import check_settings, make_report
 
 LIMITATIONS = (
     "There are no inputs. The report has no map of the items, no thumbnails, and no weights of annotators per item; "
-    "each annotator is judged by all of their labels together.",
+    "the accuracy of an annotator is a single number for all items.",
     "There is no model. The report has no training curves and no predictions, and confidence comes from the labels "
-    "alone. If you have inputs, train a model with crowdfuse fit.",
+    "alone. If you have inputs, train a model with 'crowdfuse fit'.",
 )
 
 
@@ -48,21 +48,23 @@ def report_labels(
     annotations : Annotations or array-like of shape (n_items, n_annotators)
         The labels. In an array, -1, None or NaN means that the label is missing.
     method : str, default="dawid-skene"
-        Aggregation method, one of `crowdfuse.aggregation.AGGREGATORS`.
+        Name of the aggregation method: one of the keys of `crowdfuse.aggregation.AGGREGATORS`.
     gold : array-like of shape (n_items,), default=None
-        Name of the true class of each item, in the order of `annotations.items`; None if unknown. Gold is used only to
-        measure accuracy.
+        Name of the true class of each item, in the order of the rows of an array or of `annotations.items`; None if
+        unknown. Gold is used only to measure accuracy.
     n_items : int, default=30
-        Number of disputed items (items on which annotators disagree) to show, from 1 to 200. Two other lists are at
-        most a third as long: ambiguous items (accurate annotators, but low confidence), and probably mislabelled items
-        (high confidence, but at least half of the labels differ from the consensus).
+        Number of disputed items to show, from 1 to 200. An item is disputed if one of its labels differs from the
+        consensus. Two other lists are at most a third as long: ambiguous items (accurate annotators, but low
+        confidence), and probably mislabelled items (high confidence, but at least half of the labels differ from the
+        consensus).
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
-        that reaches the target. Not used unless there are two classes and gold labels.
+        that reaches the target. Used only if there are two classes and gold labels.
     positive : object, default=None
-        The positive class, if there are two classes. None means the second class.
+        Name of the positive class. None: the second of the two classes, in the order of `Annotations.classes`. Must be
+        None if there are not exactly two classes.
     title : str, default=None
-        Title of the report. By default, it contains the name of the method.
+        Title of the report. None: a title with the name of the aggregation method.
     notes : sequence of str, default=()
         Sentences to show at the top of the report.
     seed : int, default=0
@@ -76,8 +78,8 @@ def report_labels(
     Raises
     ------
     ValueError
-        If `method` is unknown, if a setting is out of range, if `positive` is not one of two classes, or if `gold` has
-        an unknown class.
+        If `method` is unknown, if `n_items` or `sensitivity` is out of range, if `positive` is not a class or there are
+        not exactly two classes, or if `gold` has an unknown class.
 
     See Also
     --------

@@ -165,7 +165,7 @@ def _accuracy_section(facts: dict[str, Any]) -> list[str]:
     if not facts["accuracy"]:
         return ["There are no gold labels."]
     columns = ("training_use", "predictions")
-    header = ["gold", "items", "consensus", "model", "use in training", "figures of the model"]
+    header = ["gold", "items", "consensus", "model", "use in training", "predictions evaluated"]
     rows = [
         [x["gold"], f"{x['n_items']:,}", _share(x["consensus"]), _share(x["predicted"]), *(x[name] for name in columns)]
         for x in facts["accuracy"]
@@ -177,8 +177,9 @@ def _accuracy_section(facts: dict[str, Any]) -> list[str]:
     point = facts["operating_point"]
     if point:
         parts.append(
-            f"To find {format_percent(point['target_sensitivity'], 0)} of class {escape_markdown(point['positive'])}, "
-            f"predict it at a probability of {format_number(point['threshold'], 3)} or more. Sensitivity "
+            f"To find {format_percent(point['target_sensitivity'], 0)} of the items of class "
+            f"{escape_markdown(point['positive'])}, predict this class if its probability is at least "
+            f"{format_number(point['threshold'], 3)}. Sensitivity "
             f"{_share(point['sensitivity'])}, specificity {_share(point['specificity'])}. {threshold_sentence(point)}"
         )
     parts += [calibration_sentence(found, subject) for subject, found in facts["calibration"].items() if found]

@@ -40,7 +40,7 @@ def save_figure(figure: Figure, path: Path) -> None:
 def two_moon_setup(
     X: NDArray[np.float64], gold: NDArray[np.int64], said: NDArray[np.int64], regions: NDArray[np.str_]
 ) -> Figure:
-    """Plot the paper's two-moons data: true classes, labels of both annotators, and where each annotator is wrong.
+    """Plot the two-moons data of Gao et al. (2022): true classes, labels of both annotators, and who is wrong where.
 
     Parameters
     ----------
@@ -51,7 +51,8 @@ def two_moon_setup(
     said : ndarray of shape (n_items, 2)
         Labels of the two annotators.
     regions : ndarray of str of shape (n_items,)
-        Region of each point, "A" to "D"; other names are not drawn.
+        Name of the region of each point. Only annotator 1 is right in "A" and "D", and only annotator 2 in "B" and "C".
+        Other names are not written into the figure.
 
     Returns
     -------
@@ -100,7 +101,9 @@ def two_moon_heatmaps(
     diagonals: Sequence[NDArray[np.float64]],
     centres: Mapping[str, NDArray[np.float64]],
 ) -> Figure:
-    """Plot the paper's two-moons heat maps: prediction, weight, and probability that each annotator is right.
+    """Plot heat maps of the two-moons experiment of Gao et al. (2022), one panel per quantity.
+
+    The panels show the prediction, the weight of annotator 1, and the probability that each annotator is right.
 
     Parameters
     ----------
@@ -109,11 +112,11 @@ def two_moon_heatmaps(
     probability : ndarray of shape (n_rows, n_columns)
         Predicted probability of class 1.
     weight : ndarray of shape (n_rows, n_columns)
-        Weight of annotator 1.
+        Weight of annotator 1 at each point of the grid.
     diagonals : sequence of two ndarray of shape (n_rows, n_columns)
-        Estimated probability that the label of each annotator is right.
+        For each of the two annotators, the estimated probability that the annotator's label is right.
     centres : mapping of str to ndarray of shape (2,)
-        Where to write the name of each region.
+        Maps the name of each region to the position at which the name is written.
 
     Returns
     -------
@@ -219,7 +222,8 @@ def learning_curves(histories: Mapping[str, Sequence[Mapping[str, float]]]) -> F
     Parameters
     ----------
     histories : mapping of str to sequence of dict
-        For each method, one record per epoch with the keys `epoch` and `loss`, such as `clf.history_`.
+        For each method, one record per epoch with the keys `epoch` and `loss`, such as the attribute `history_` of a
+        fitted classifier.
 
     Returns
     -------
@@ -332,21 +336,21 @@ def accuracy_curves(
 ) -> Figure:
     """Plot test accuracy over the values of a parameter, one line per method.
 
-    Error bars are the standard deviation over seeds. Thin dotted lines are the paper's results.
+    Error bars are the standard deviation over seeds. Thin dotted lines are the results published by Gao et al. (2022).
 
     Parameters
     ----------
     parameter : str
         Name of the parameter, written on the axis.
     series : mapping of str to sequence of (value, mean, deviation, paper)
-        Points of each method: value of the parameter, mean accuracy (%), its standard deviation over seeds, and the
-        paper's accuracy (%). The last two may be None.
+        Points of each method: value of the parameter, mean accuracy (%), standard deviation of the accuracy over seeds,
+        and published accuracy (%). The last two may be None.
     title : str
         Title of the figure.
     is_logarithmic : bool, default=False
         Whether the x axis is logarithmic. If so, a value of 0 is drawn to the left of the smallest positive value.
     papers_best : float, default=None
-        Value of the parameter that the paper found best. A vertical line marks it.
+        Best value of the parameter according to Gao et al. (2022). A vertical line marks this value.
 
     Returns
     -------
@@ -428,14 +432,15 @@ def _put_legend_right(ax: Axes) -> None:
 
 
 def paired_differences(panels: Mapping[str, Mapping[str, tuple[float, float, float]]], title: str) -> Figure:
-    """Plot differences in accuracy with their intervals, one panel per data set.
+    """Plot the difference in accuracy between pairs of methods with its interval, one panel per data set.
 
     Parameters
     ----------
     panels : mapping of str to mapping of str to (mean, low, high)
-        For each data set and method: the mean difference and the ends of its interval, in percentage points.
+        For each data set and method: the mean difference between the method and a reference method, and the ends of
+        the interval of this difference, in percentage points.
     title : str
-        Title of the figure.
+        Title of the figure. It should say which method is subtracted from which.
 
     Returns
     -------
@@ -468,7 +473,7 @@ def paired_differences(panels: Mapping[str, Mapping[str, tuple[float, float, flo
 def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]]) -> Figure:
     """Plot test accuracy over epsilon, one line per method, with the standard deviation over seeds.
 
-    A simulated annotator is wrong on all items within the distance epsilon of its weakness image.
+    A simulated annotator is wrong on all items within the distance epsilon of one item, the annotator's weakness.
 
     Parameters
     ----------
@@ -492,14 +497,14 @@ def accuracy_over_epsilon(accuracy: Mapping[str, Mapping[float, Sequence[float]]
 
 
 def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotators: Sequence[Any]) -> Figure:
-    """Plot the confusion matrices of one item, one panel per annotator.
+    """Plot the confusion matrices that a classifier estimates for one item, one panel per annotator.
 
     If there are at most ten classes, each cell shows its value in percent.
 
     Parameters
     ----------
     matrices : array-like of shape (n_annotators, n_classes, n_classes)
-        Matrices with axes (annotator, true class, label), such as `clf.confusion_matrices(X)[n]`.
+        Matrices with axes (annotator, true class, label), such as `clf.confusion_matrices(X)[n]` for row n of X.
     classes : sequence
         Names of the classes.
     annotators : sequence
@@ -512,7 +517,7 @@ def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotator
     Raises
     ------
     ValueError
-        If the shape of `matrices` does not match the names.
+        If the shape of `matrices` does not match the numbers of annotators and classes.
 
     Examples
     --------
@@ -523,7 +528,7 @@ def confusions_of_item(matrices: NDArray[Any], classes: Sequence[Any], annotator
     n_classes = len(classes)
     if matrices.shape != (len(annotators), n_classes, n_classes):
         raise ValueError(
-            "matrices must have shape (n_annotators, n_classes, n_classes), here "
+            "matrices must have shape (n_annotators, n_classes, n_classes) = "
             f"{(len(annotators), n_classes, n_classes)}, got {matrices.shape}"
         )
     columns = min(4, len(annotators))
@@ -567,7 +572,7 @@ def weight_maps(coordinates: NDArray[Any], weights: NDArray[Any], annotators: Se
     Raises
     ------
     ValueError
-        If the shapes do not match.
+        If the shape of `coordinates` or `weights` is not as above.
 
     Examples
     --------
@@ -602,6 +607,8 @@ def weight_maps(coordinates: NDArray[Any], weights: NDArray[Any], annotators: Se
 def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *, n_bins: int = 10) -> Figure:
     """Plot accuracy over confidence, one line per model. A panel below shows the distribution of confidence.
 
+    The confidence is the highest predicted probability of an item.
+
     Parameters
     ----------
     probabilities : mapping of str to array-like of shape (n_items, n_classes)
@@ -635,7 +642,7 @@ def calibration(probabilities: Mapping[str, NDArray[Any]], gold: NDArray[Any], *
         values = np.asarray(probabilities[name], np.float64)
         if values.ndim != 2 or len(values) != len(gold):
             raise ValueError(
-                f"{name}: probabilities must have shape ({len(gold)}, n_classes), one row per item of gold, "
+                f"the probabilities of {name} must have shape ({len(gold)}, n_classes), with one row per item of gold; "
                 f"got {values.shape}"
             )
         confidence, is_right = values.max(1), values.argmax(1) == gold

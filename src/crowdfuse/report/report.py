@@ -20,24 +20,25 @@ REPORT_MARKER = "crowdfuse report"  # in the first bytes of each file of a repor
 class Report:
     """A report on labels and, if there is a model, on the model that was trained on them.
 
-    Create it with `clf.report` or `crowdfuse.report_labels`. In a notebook, the report is displayed as a page.
+    Reports are created by the method `report` of a classifier and by `crowdfuse.report_labels`. In a notebook, the
+    report is displayed as a page.
 
     Parameters
     ----------
     facts : dict
         All numbers and texts of the report, as `to_json` writes them.
     previews : dict of int to dict
-        Preview of each shown item, by row: its thumbnail, its text, or its most unusual features. Previews appear only
-        in the HTML page.
+        Maps the row of each item shown to the preview of the item: a thumbnail, the text, or the most unusual features.
+        Previews appear only in the HTML page.
 
     Attributes
     ----------
     facts : dict
-        All numbers and texts of the report. Unknown values are None or NaN (`null` in JSON). The main keys are
-        `data`, `training`, `accuracy`, `annotators`, `annotator_details`, `class_confusion`, `disputed`, `ambiguous`,
-        `mislabelled` and `suspicious`.
+        All numbers and texts of the report. Unknown values are None or NaN (`null` in JSON). The main keys are `data`,
+        `training`, `accuracy` (on gold), `annotators`, `annotator_details`, `class_confusion`, `disputed`, `ambiguous`
+        and `mislabelled` (items to check), and `suspicious` (labels that are probably wrong).
     previews : dict of int to dict
-        Preview of each shown item, by row.
+        The previews of the items shown, as in the parameter `previews`.
 
     See Also
     --------
@@ -188,6 +189,6 @@ def refuse_overwriting(path: Path, *, force: bool) -> None:
     with path.open("rb") as file:
         if REPORT_MARKER.encode() not in file.read(400):
             raise FileExistsError(
-                f"{path} already exists and is not an earlier report; choose another name, or pass --force "
-                "(overwrite=True) to replace it"
+                f"{path} already exists and is not an earlier report; choose another name, or replace the file with "
+                "--force on the command line or overwrite=True in Python"
             )

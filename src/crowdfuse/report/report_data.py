@@ -77,8 +77,8 @@ class ReportData:
         Most probable class of the fused label, the soft label on which the method itself is trained. None if there is
         no model.
     weights : ndarray of shape (n_labels,) or None, default=None
-        Share of each label in the fused label of its item, NaN if the item has no input. None without a model. Shown
-        as `relative_weights`.
+        Share of each label in the fused label of its item, NaN if the item has no input. None if there is no model. The
+        report shows the weights relative to an even share; see `relative_weights`.
     weights_vary : bool, default=False
         Whether the weight of an annotator depends on the item.
     model : FittedModel or None, default=None
@@ -104,7 +104,7 @@ class ReportData:
 
     @property
     def predictions(self) -> Answers:
-        """Class that the classifier predicts from the input alone, with its probability; unknown if it is missing."""
+        """Class that the classifier predicts from the input alone, with its probability; -1 and NaN without model."""
         probabilities = self.consensus.predicted_probabilities
         if probabilities is None:
             n_items = len(self.consensus.items)
@@ -113,7 +113,7 @@ class ReportData:
 
     @property
     def out_of_fold_predictions(self) -> Answers | None:
-        """Class and probability of each item by a classifier trained without it; None if they are missing."""
+        """Class that a classifier trained without the item predicts, with its probability; None if unknown."""
         probabilities = self.consensus.out_of_fold_probabilities
         if probabilities is None or self.consensus.n_folds == 0:
             return None

@@ -56,8 +56,8 @@ def make_report(
 ) -> Report:
     """Compute all figures of a report.
 
-    Exactly one of `training` and `aggregation` is given. If `training` is given, abstention and operating point are
-    those of the model. If `aggregation` is given, they are those of the consensus.
+    Exactly one of `training` and `aggregation` is given. If `training` is given, the accuracy with abstention and the
+    decision threshold are those of the model. If `aggregation` is given, they are those of the consensus.
 
     Parameters
     ----------
@@ -81,9 +81,10 @@ def make_report(
         differs from the consensus. The lists of ambiguous items and of mislabelled items are at most a third as long.
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
-        that reaches the target. Not used unless there are two classes and gold labels.
+        that reaches the target. Used only if there are two classes and gold labels.
     positive : object, default=None
-        The positive class, if there are two classes. None means the second class.
+        Name of the positive class. None: the second of the two classes, in the order of `Annotations.classes`. Must be
+        None if there are not exactly two classes.
     title : str, default="Report"
         Title of the report.
 
@@ -94,7 +95,8 @@ def make_report(
     Raises
     ------
     ValueError
-        If `n_items` or `sensitivity` is out of range, or if `positive` is not one of two classes.
+        If `n_items` or `sensitivity` is out of range, or if `positive` is not a class or there are not exactly two
+        classes.
     """
     check_settings(n_items, sensitivity)
     positive_code = _positive_code(data, positive)
@@ -208,8 +210,8 @@ def _positive_code(data: ReportData, positive: Any) -> int | None:
         )
     if len(classes) != 2:
         raise ValueError(
-            f"a positive class can be set only if there are exactly two classes, but there are {len(classes)}; leave "
-            "it out"
+            f"a positive class can be chosen only if there are exactly two classes, but there are {len(classes)}; do "
+            "not choose one"
         )
     return code
 

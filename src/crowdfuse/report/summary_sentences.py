@@ -9,8 +9,8 @@ from crowdfuse.labels.number_format import format_percent
 from crowdfuse.quality.multiple_tests import FALSE_ALARM_RATE
 
 UNKNOWN_MODEL_ACCURACY = (
-    "The accuracy of the model on new items is unknown: it was trained on the items with gold, and there are no "
-    "out-of-fold predictions. Cross-fitting with 2 or more folds measures it."
+    "The accuracy of the model on new items is unknown: the model was trained on the items with gold, and there are no "
+    "out-of-fold predictions. To measure the accuracy, use cross-fitting with 2 or more folds."
 )
 Sentence = tuple[str, ...]
 """A sentence in parts. Every second part is a name from the data, which HTML and Markdown must escape."""
@@ -84,29 +84,29 @@ def accuracy_notes(facts: dict[str, Any]) -> list[str]:
 
 def threshold_sentence(operating_point: dict[str, Any]) -> str:
     """Return what to expect of the threshold of an operating point on new items."""
-    chosen = "The threshold was chosen on the same items"
+    chosen = "The threshold was chosen on the items on which these figures were measured"
     if operating_point["is_optimistic"]:
-        return f"{chosen}, for which the figures are optimistic, so expect less on new items."
+        return f"{chosen}, and the figures on these items are optimistic: expect lower figures on new items."
     if operating_point["is_out_of_fold"]:
         return (
-            f"{chosen}, for classifiers that were trained without them. The final model may be more or less confident: "
-            "check the threshold on items with gold that were not used in training."
+            f"{chosen}, by out-of-fold predictions. The final model may be more or less confident, so check the "
+            "threshold on items with gold that were not used in training."
         )
-    return f"{chosen}, so expect slightly less on new items."
+    return f"{chosen}, so expect slightly lower figures on new items."
 
 
 def _consensus_and_model_accuracy(facts: dict[str, Any]) -> list[Sentence]:
     """Return the accuracy of consensus and model, each on its largest gold set that is not optimistic, or why not."""
     sentences: list[Sentence] = []
     for name, subject, source in (
-        ("consensus", "The consensus", "training_use"),
-        ("predicted", "The model", "predictions"),
+        ("consensus", "The consensus", "; {training_use}"),
+        ("predicted", "The model", ", measured by {predictions}"),
     ):
         gold_sets = [gold for gold in facts["accuracy"] if gold[name]["n"] and not gold[name]["is_optimistic"]]
         if gold_sets:
             largest = max(gold_sets, key=lambda gold: gold[name]["n"])
             accuracy = _accuracy_with_interval(largest[name])
-            sentences.append((f"{subject} is right on {accuracy}: {largest[source]}.",))
+            sentences.append((f"{subject} is right on {accuracy}{source.format_map(largest)}.",))
         elif name == "predicted" and sentences:
             sentences.append((UNKNOWN_MODEL_ACCURACY,))
     if sentences:

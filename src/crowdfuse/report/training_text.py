@@ -11,7 +11,7 @@ def loss_sentence(training: dict[str, Any]) -> str:
 
     >>> history = [{"epoch": 1, "loss": 2.0, "phase": "start"}, {"epoch": 2, "loss": 1.0, "phase": "start"}]
     >>> loss_sentence({"history": [*history, {"epoch": 3, "loss": 5.0, "phase": "gates"}]})
-    'Loss: start (epochs 1 to 2) 2 to 1; gates (epoch 3) 5. Compare losses only within a phase.'
+    'Loss in phase start (epochs 1 to 2): 2 to 1; gates (epoch 3): 5. Compare losses only within a phase.'
     """
     parts = []
     for phase, group in groupby(training["history"], key=lambda record: record.get("phase", "")):
@@ -19,13 +19,14 @@ def loss_sentence(training: dict[str, Any]) -> str:
         first, last = records[0], records[-1]
         epochs = f"epoch {first['epoch']}" if first is last else f"epochs {first['epoch']} to {last['epoch']}"
         losses = f"{first['loss']:.4g}" if first is last else f"{first['loss']:.4g} to {last['loss']:.4g}"
-        parts.append(f"{phase} ({epochs}) {losses}" if phase else f"{losses} ({epochs})")
+        parts.append(f"{phase} ({epochs}): {losses}" if phase else f"{losses} ({epochs})")
     several = " Compare losses only within a phase." if len(parts) > 1 else ""
-    return f"Loss: {'; '.join(parts)}.{several}" if parts else ""
+    named = "Loss in phase " if training["history"] and training["history"][0].get("phase") else "Loss: "
+    return f"{named}{'; '.join(parts)}.{several}" if parts else ""
 
 
 def kept_epoch_sentence(training: dict[str, Any]) -> str:
-    """Return which epoch was kept, its score, and the rule of the choice; empty if the last epoch was kept unseen.
+    """Return which epoch was kept, its score, and the rule of the choice; empty if epochs were not compared.
 
     >>> history = [{"epoch": 1, "held_out_log_likelihood": -0.9, "candidate": False}]
     >>> history.append({"epoch": 2, "held_out_log_likelihood": -1.0, "candidate": True})
@@ -43,8 +44,9 @@ def kept_epoch_sentence(training: dict[str, Any]) -> str:
     if "held_out_log_likelihood" in record:
         return (
             f"Epoch {best} was kept (mean log-likelihood of held-out labels {record['held_out_log_likelihood']:.3f}). "
-            f"{choice}A later epoch replaces an earlier one only if it passes the same checks and its log-likelihood "
-            "is higher by more than one standard error, so the kept epoch need not be the highest point of the chart."
+            f"{choice}A later epoch replaces an earlier one only if its log-likelihood is higher by more than one "
+            "standard error and it passes the same sanity checks. The kept epoch is therefore not always the highest "
+            "point of the chart."
         )
     if "validation_accuracy" in record:
         accuracy = 100 * record["validation_accuracy"]

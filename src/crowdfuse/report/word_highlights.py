@@ -36,7 +36,7 @@ def highlighted_parts(text: str, words: Sequence[WordScore], start: int, end: in
 
 
 def list_words(text: str, words: Sequence[WordScore], sign: int) -> list[str]:
-    """Return the distinct words whose score has the sign 1 or -1, the strongest first, at most 8.
+    """Return the distinct words whose score has the given sign (1 or -1), the strongest first, at most 8.
 
     >>> list_words("Good bad good", [WordScore(0, 4, 0.5), WordScore(5, 8, -1), WordScore(9, 13, 0.5)], 1)
     ['good']

@@ -16,39 +16,41 @@ MIN_ACCURACY_CHANGE = 0.0005  # smaller changes are not listed, because accuraci
 
 
 def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
-    """Compare a run with its refit.
+    """Compare a run with its refit: the run trained again, with the decisions of reviewers as gold labels.
 
     Parameters
     ----------
     before : Path
-        The run that was reviewed.
+        The folder of the run that was reviewed.
     after : Path
-        The refit of that run.
+        The folder of the refit.
 
     Returns
     -------
     changes : dict of str to Any
-        A pair is a list of two values: in the run that was reviewed, and in its refit. The keys are:
+        A "pair" is a list of two values: the value of the reviewed run, and the value of its refit. The keys are:
 
         - `n_items`: number of items of the run.
-        - `n_settled`: number of items whose class a reviewer decided.
+        - `n_settled`: number of settled items (items whose class a reviewer decided).
         - `n_test_items`: number of test items.
         - `test_accuracy`: pair of accuracies on the test items. Both are None if there are no test items.
-        - `n_agreeing`: dict of two pairs. `n_agreeing["consensus"]` counts the settled items (items whose class a
-          reviewer decided) whose consensus is the class that the reviewer chose. `n_agreeing["predicted"]` counts the
-          settled items whose prediction is that class.
+        - `n_agreeing`: dict of two pairs. `n_agreeing["consensus"]` counts the settled items whose consensus is the
+          class that the reviewer chose. `n_agreeing["predicted"]` counts the settled items whose prediction is that
+          class.
         - `consensus`: dict about the items whose consensus changed. `n_changed` is their number. `rows` is a list of at
           most 50 of them, with items that are not settled first. The keys of a row are `item`, `before`, `after` and
           `settled` (the class that the reviewer chose; None if the item is not settled).
         - `predicted`: dict about the items whose prediction changed, in the same form as `consensus`.
         - `annotators`: dict about the annotators whose accuracy changed. `n_changed` is their number, and
-          `n_annotators` the number of annotators with a known accuracy in both runs. `rows` is a list of the 50 largest
+          `n_annotators` the number of annotators with a known accuracy in both runs. `rows` is a list of at most 50
           changes, the largest first. The keys of a row are `annotator`, `before` and `after`.
 
     Raises
     ------
     DamagedConsensusError
         If the consensus of a run is missing or damaged.
+    LedgerError
+        If the file of decisions was edited.
     """
     old, new = (load_consensus(run) for run in (before, after))
     settled = dict(read_gold_rows(before)[0])

@@ -22,8 +22,8 @@ class DecisionState:
     n_lines : int, default=0
         Number of lines of the ledger that have been applied.
     version : dict of str to int, default={}
-        For each item, the number of the last ledger line about the item. The number changes with every decision, skip
-        and undo. If it has changed since an item was shown, the review page is outdated.
+        For each item, the number of the last ledger line about the item. If this number has changed since the review
+        page showed the item, the item was settled, skipped or undone in the meantime, and the page is outdated.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class DecisionState:
     _valid: dict[str, list[LedgerEntry]] = field(default_factory=dict)
 
     def apply(self, entries: Iterable[LedgerEntry]) -> None:
-        """Apply further lines of the ledger.
+        """Update the state by further lines of the ledger, the file of all decisions.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class DecisionState:
             self.version[entry["item"]] = self.n_lines = entry["line"]
 
     def decision_on(self, item: str) -> LedgerEntry | None:
-        """Return the latest decision on an item that has not been undone.
+        """Return the current decision on an item: the latest one, not counting decisions that were undone.
 
         A decision is a line of the ledger, the file in which the review page records what reviewers do. It settles the
         item (decides its class) or skips it.
@@ -70,17 +70,17 @@ class DecisionState:
         Returns
         -------
         entry : dict or None
-            The decision, with action "settle" or "skip". None if there is no decision on the item, or if all decisions
-            on it have been undone.
+            The decision. Its key `action` is "settle" or "skip". None if there is no decision on the item, or if all
+            decisions on the item were undone.
         """
         lines = self._valid.get(item)
         return lines[-1] if lines else None
 
     def is_settled(self, item: str) -> bool:
-        """Return whether an item is settled.
+        """Return whether an item is settled: the current decision on the item decides its class.
 
-        It is settled if the latest decision on the item that has not been undone decides its class. It is not settled
-        if this decision is a skip, or if there is no decision.
+        An item is not settled if the current decision is a skip, or if there is no decision. The current decision is
+        the latest one, not counting decisions that were undone.
 
         Parameters
         ----------
@@ -95,18 +95,20 @@ class DecisionState:
         return entry is not None and entry["action"] == "settle"
 
     def settled(self) -> dict[str, LedgerEntry]:
-        """Return, for each settled item, the latest decision that has not been undone. Skipped items are left out.
+        """Return the current decision on each settled item (item whose class was decided), without skipped items.
 
         Returns
         -------
         decisions : dict of str to dict
-            Maps each settled item to its decision, the oldest decision first.
+            Maps the name of each settled item to the decision, with the oldest decision first.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["action"] == "settle"]
         return {entry["item"]: entry for entry in sorted(last, key=lambda entry: int(entry["line"]))}
 
     def last_of(self, reviewer: str) -> LedgerEntry | None:
-        """Return the latest decision of a reviewer that was neither undone nor replaced by a later decision.
+        """Return the latest decision of a reviewer, not counting decisions that were undone or replaced.
+
+        A decision is replaced if there is a later decision on the same item.
 
         Parameters
         ----------
@@ -116,14 +118,14 @@ class DecisionState:
         Returns
         -------
         entry : dict or None
-            None if the reviewer has no such decision.
+            The decision. None if the reviewer has no such decision.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["who"] == reviewer]
         return max(last, key=lambda entry: int(entry["line"]), default=None)
 
 
 def replay(entries: Iterable[LedgerEntry]) -> DecisionState:
-    """Return the state after all lines of a ledger.
+    """Return the current decision on each item, from all lines of a ledger (the file of all decisions).
 
     Parameters
     ----------
@@ -133,6 +135,7 @@ def replay(entries: Iterable[LedgerEntry]) -> DecisionState:
     Returns
     -------
     state : DecisionState
+        The state after these lines.
 
     Examples
     --------
@@ -161,6 +164,7 @@ def next_open_items(order: Sequence[int], names: Sequence[str], state: DecisionS
     Returns
     -------
     positions : list of int
+        Positions in `names`.
 
     Examples
     --------

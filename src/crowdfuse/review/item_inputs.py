@@ -36,11 +36,11 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class NoPictureError(LookupError):
-    """Error: an item has no picture. The message says why."""
+    """Raised if an item has no image that can be shown. The message says why."""
 
 
 class ItemInputs:
-    """The inputs and the model of a run folder of `crowdfuse fit`, as far as their files still exist.
+    """The inputs and the model of a run of `crowdfuse fit`, for display on the review page.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ class ItemInputs:
             The value of `kind` is "image", "values", "text" or "missing". The other keys depend on this value:
 
             - "image": `file` (the path) and `exists` (whether the image exists).
-            - "values": `values` (pairs of a feature name and a value, at most 40) and `n_more` (the number of further
-              values).
+            - "values": `values` (at most 40 pairs of a feature name and a value) and `n_more` (the number of further
+              features).
             - "text": `parts` (pieces of the text, each with the strength of its highlight from -3 to 3), `predicted`
               (the predicted class), `words_for` and `words_against` (lists of the words that speak most for and against
               the predicted class). If it is unknown how much each word contributes to the prediction, `predicted` is
@@ -165,7 +165,7 @@ class ItemInputs:
         else:
             row = self._row(index)
             if row is None or not _is_picture(row):
-                raise NoPictureError("this item has no picture")
+                raise NoPictureError("this item has no image")
             image = _as_image(row)
         image.thumbnail((MAX_IMAGE_SIDE_PIXELS, MAX_IMAGE_SIDE_PIXELS))
         data = io.BytesIO()

@@ -30,17 +30,22 @@ HASH_SUFFIX = re.compile(rb', "hash": "([0-9a-f]{64})"\}')
 HASH_SUFFIX_LENGTH = len(', "hash": ""}') + 64
 
 REQUIRED_TEXT_FIELDS = ("item", "who", "when")
-RECOVERY_ADVICE = "restore the file from a copy, or move it away and start a new one"
+RECOVERY_ADVICE = (
+    "restore the file from a copy, or move it away and start 'crowdfuse review' again, which creates a new file"
+)
+REMOVED_ADVICE = "restore the file from a copy, or start 'crowdfuse review' again, which creates a new file"
 
 LedgerEntry = dict[str, Any]
 
 
 class LedgerError(ValueError):
-    """Error: the ledger file was edited, shortened or removed. If one line is faulty, the message says which."""
+    """Raised if the ledger file was edited, shortened or removed. If a line is faulty, the message gives its number."""
 
 
 class Ledger:
-    """The file of all decisions on one run. Several threads and processes may read and write it at the same time.
+    """The ledger of a run: the file of all decisions of reviewers, with one line per decision.
+
+    Several threads and processes may read and write the file at the same time.
 
     Parameters
     ----------
@@ -73,11 +78,11 @@ class Ledger:
 
     @property
     def last_hash(self) -> str:
-        """The hash of the last line read so far. It changes if any earlier line changes."""
+        """The hash (SHA-256) of the last line that was read. It also depends on the content of all earlier lines."""
         return self._last
 
     def entries(self, *, from_start: bool = False) -> list[LedgerEntry]:
-        """Return all lines. Before that, lines that were added since the last call are read and checked.
+        """Read and check the lines that were added since the last call, and return all lines.
 
         Parameters
         ----------
@@ -87,6 +92,7 @@ class Ledger:
         Returns
         -------
         entries : list of dict
+            One dict per line, from the first line to the last.
 
         Raises
         ------
@@ -100,7 +106,7 @@ class Ledger:
                 with _locked(self.path, os.O_RDONLY) as file:
                     self._catch_up(file)
             elif self._known:
-                raise LedgerError(f"{self.path} was removed while it was in use; {RECOVERY_ADVICE}")
+                raise LedgerError(f"{self.path} was removed while it was in use; {REMOVED_ADVICE}")
             return list(self._known)
 
     def append(self, compose: Callable[[list[LedgerEntry]], LedgerEntry]) -> LedgerEntry:
@@ -109,25 +115,26 @@ class Ledger:
         Parameters
         ----------
         compose : callable
-            Function that receives all lines and returns the new entry. No other process can write while it runs. If it
-            raises an error, nothing is written.
+            Function that receives all existing lines and returns the new line, each as a dict. While the function runs,
+            no other process can write. If the function raises an error, nothing is written.
 
         Returns
         -------
         entry : dict of str to Any
-            The new entry, with the added keys `line`, `when`, `previous` and `hash`.
+            The new line, with the added keys `line` (its number), `when`, `previous` (the hash of the line before it)
+            and `hash`.
 
         Raises
         ------
         LedgerError
             If the file was edited, shortened or removed.
         OSError
-            If the line cannot be written. In this case, the entry is not part of the ledger.
+            If the line cannot be written. The ledger then stays as it was.
         """
         with self._lock:
             is_new = not self.path.exists()
             if is_new and self._known:
-                raise LedgerError(f"{self.path} was removed while it was in use; {RECOVERY_ADVICE}")
+                raise LedgerError(f"{self.path} was removed while it was in use; {REMOVED_ADVICE}")
             with _locked(self.path, os.O_RDWR | os.O_CREAT) as file:
                 self._catch_up(file)
                 entry = {
@@ -184,10 +191,10 @@ class Ledger:
         place = f"{self.path}, line {number}"
         suffix = HASH_SUFFIX.fullmatch(line[-HASH_SUFFIX_LENGTH:])
         if suffix is None:
-            raise LedgerError(f"{place} was changed: it does not end with a hash; {RECOVERY_ADVICE}")
+            raise LedgerError(f"{place} was changed: the hash at its end is missing; {RECOVERY_ADVICE}")
         body, line_hash = line[:-HASH_SUFFIX_LENGTH] + b"}", suffix[1].decode()
         if hashlib.sha256(body).hexdigest() != line_hash:
-            raise LedgerError(f"{place} was changed: its content does not match its hash; {RECOVERY_ADVICE}")
+            raise LedgerError(f"{place} was changed: it does not match the hash at its end; {RECOVERY_ADVICE}")
         try:
             entry: LedgerEntry = json.loads(body)
             previous, own_number = entry["previous"], entry["line"]
@@ -196,9 +203,11 @@ class Ledger:
                 type(entry[name]) is str for name in REQUIRED_TEXT_FIELDS
             )
         except (ValueError, TypeError, KeyError) as error:
-            raise LedgerError(f"{place} was not written by crowdfuse review ({error!r}); {RECOVERY_ADVICE}") from error
+            raise LedgerError(
+                f"{place} was not written by 'crowdfuse review' ({error!r}); {RECOVERY_ADVICE}"
+            ) from error
         if not complete:
-            raise LedgerError(f"{place} was not written by crowdfuse review; {RECOVERY_ADVICE}")
+            raise LedgerError(f"{place} was not written by 'crowdfuse review'; {RECOVERY_ADVICE}")
         if previous != self._last or own_number != number:
             raise LedgerError(
                 f"{place} does not follow the line before it: lines were changed, removed, added or swapped; "

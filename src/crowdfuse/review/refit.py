@@ -45,7 +45,7 @@ class Refit:
         self._compared: tuple[Path, dict[str, Any]] | None = None
 
     def start(self) -> None:
-        """Start a refit in a separate process, and return while it runs.
+        """Start a refit in a separate process. The method returns at once; `status` tells when the refit is done.
 
         Raises
         ------
@@ -83,8 +83,9 @@ class Refit:
             if not path.exists() or sha256(path) != self.run.hashes.get(name):
                 raise ValueError(
                     f"a refit needs the unchanged files of the run, but {path} ({name}) is missing or has changed. "
-                    "Restore it; or write the decisions to a file with crowdfuse review --export, and start a new run "
-                    "with crowdfuse fit --gold and this file"
+                    "Restore this file. Or export the decisions with "
+                    f"'crowdfuse review {self.run.path} --export gold.csv', and pass them to a new run with "
+                    "'crowdfuse fit --gold gold.csv'"
                 )
 
     def status(self) -> dict[str, Any]:
@@ -96,10 +97,12 @@ class Refit:
             The key `state` is "none", "running", "failed" or "done". The other keys depend on `state`:
 
             - "none" (there was no refit so far): no other keys.
-            - "running": `out` (the folder of the refit), `message` (a text about the progress) and `progress` (the
-              share of training runs that are finished; None if no training run is finished).
+            - "running": `out` (the folder of the refit), `message` (a text about the progress) and `progress`. A refit
+              trains several models: the model itself, and one for each fold of the consensus. `progress` is the share
+              of these models that are trained; None before the first is trained.
             - "failed": `out` and `message` (the error message).
-            - "done": `out` and `changes` (the result of `compare_run_folders`), of the newest finished refit.
+            - "done": `out` (the folder of the newest finished refit) and `changes` (the result of
+              `compare_run_folders` for this refit).
         """
         with self._lock:
             if self._process is not None and self._out is not None:

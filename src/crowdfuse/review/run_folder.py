@@ -20,7 +20,7 @@ from crowdfuse.runs.job_data import read_job_inputs
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The content of a finished run folder. Names of items and classes are strings.
+    """The content of a finished run folder of `crowdfuse fit`. Names of items and classes are strings.
 
     Parameters
     ----------
@@ -29,7 +29,8 @@ class RunFolder:
     job : Job
         The settings of the run.
     hashes : dict of str to str
-        SHA-256 of each file that the run read.
+        SHA-256 of each file that the run read. The keys are "labels" and "inputs", plus "validation", "test" and "gold"
+        if the run has such files.
     model_sha256 : str
         SHA-256 of the weights of the model.
     consensus : Consensus
@@ -44,8 +45,8 @@ class RunFolder:
     disputed : ndarray of shape (n_review_items,)
         Whether each item to review is disputed: one of its labels or the prediction differs from the consensus.
     notes : list of str
-        Messages for the reviewer: limitations of the consensus, faults found in the labels, and files that cannot be
-        read.
+        Messages for the reviewer about limitations of the consensus, faults found in the labels, and gold files that
+        cannot be read.
     """
 
     path: Path
@@ -85,27 +86,27 @@ def read_run(path: Path) -> RunFolder:
     Returns
     -------
     run : RunFolder
-        The run. If a file of gold labels for validation or test cannot be read, review is still possible, and `notes`
-        has a message about the file.
+        The run. If a file of gold labels for validation or test cannot be read, the run can still be reviewed, and the
+        attribute `notes` has a message about the file.
 
     Raises
     ------
     FileNotFoundError
-        If the run folder does not exist.
+        If the folder does not exist or is not a run folder.
     RunFormatError
         If the folder was written by a version of crowdfuse with a different folder format.
     ValueError
         If the run is not finished, or if one of its files is missing or damaged.
     """
     if not path.is_dir():
-        raise FileNotFoundError(f"{path}: no such run folder; create a run folder with crowdfuse fit")
+        raise FileNotFoundError(f"{path}: no such run folder; create a run folder with 'crowdfuse fit'")
     if not (path / RUN_SETTINGS_FILE).exists():
         raise FileNotFoundError(
-            f"{path} has no {RUN_SETTINGS_FILE}, so it is not a run folder; create a run folder with crowdfuse fit"
+            f"{path} has no {RUN_SETTINGS_FILE}, so it is not a run folder; create a run folder with 'crowdfuse fit'"
         )
     job, hashes = read_job(path)
     if not is_finished(path):
-        raise ValueError(f"{path} is not finished; finish it with crowdfuse fit --resume {path}, then review it")
+        raise ValueError(f"the run {path} is not finished; finish it with 'crowdfuse fit --resume {path}' first")
     result = load_consensus(path)
     notes = [*result.limitations, *(finding.message for finding in result.findings)]
     names = ids_to_strings(result.items)
@@ -135,7 +136,7 @@ def _model_sha256(run: Path) -> str:
     try:
         return str(read_json_object(path)["weights_sha256"])
     except (OSError, KeyError) as error:
-        raise ValueError(f"{path} is missing or damaged ({error!r}); run crowdfuse fit again") from error
+        raise ValueError(f"{path} is missing or damaged ({error!r}); run 'crowdfuse fit' again") from error
 
 
 def _held_out_items(run: Path, job: Job, items: set[str], notes: list[str]) -> set[str]:
@@ -153,7 +154,7 @@ def _held_out_items(run: Path, job: Job, items: set[str], notes: list[str]) -> s
                 ids = loaded.items[rows[rows >= 0]]
         except (OSError, ValueError) as error:
             notes.append(
-                f"the gold labels in {path} cannot be read ({error}), so their items are shown for review, too"
+                f"the gold labels in {path} cannot be read ({error}), so the items with these labels are also shown"
             )
             continue
         known |= set(ids_to_strings(ids).tolist())

@@ -30,7 +30,8 @@ try:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ModuleNotFoundError as error:
     raise ValueError(
-        f"crowdfuse review requires {error.name}, which is not installed. Install it with: pip install 'crowdfuse[web]'"
+        f"'crowdfuse review' requires {error.name}, which is not installed. Install it with: "
+        "pip install 'crowdfuse[web]'"
     ) from error
 
 HOST = "127.0.0.1"
@@ -50,7 +51,7 @@ MEDIA_TYPES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg":
 
 
 class BadRequestError(ValueError):
-    """Error: a request is malformed. The message says what is wrong."""
+    """Raised if a request is malformed. The message says what is wrong."""
 
 
 def make_app(session: ReviewSession, refit: Refit, port: int, token: str) -> ASGIApp:
@@ -189,7 +190,7 @@ class RequestGuard:
         if request.method not in ("GET", "HEAD") or "x-crowdfuse-token" in headers:
             token = headers.get("x-crowdfuse-token", "")
             if not secrets.compare_digest(token.encode(), self.token.encode()):
-                return "this page was loaded before crowdfuse review was restarted; reload the page"
+                return "this page was loaded before 'crowdfuse review' was restarted; reload the page"
         return None
 
 
@@ -212,7 +213,7 @@ def serve(session: ReviewSession, refit: Refit, port: int, echo: Callable[[str],
         finally:
             stopped = refit.stop()
             if stopped is not None:
-                echo(f"the refit was stopped; continue it with crowdfuse fit --resume {stopped}")
+                echo(f"the refit was stopped; continue it with 'crowdfuse fit --resume {stopped}'")
 
 
 @contextmanager
@@ -242,7 +243,7 @@ def _listening(port: int) -> Iterator[socket.socket]:
 async def _read_body(request: Request) -> dict[str, Any]:
     """Return the JSON object in the body of a request."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise BadRequestError("the request must be JSON")
+        raise BadRequestError("the content type of the request must be application/json")
     data = b""
     async for chunk in request.stream():
         data += chunk
@@ -261,9 +262,7 @@ def _item_filter(request: Request, session: ReviewSession) -> ItemFilter:
     """Return the filter in the query of a request."""
     items = request.query_params.get("items", "disputed")
     if items not in ("disputed", "all"):
-        raise BadRequestError(
-            f"items= in the address must be disputed (only items with a disagreement) or all, got {items!r}"
-        )
+        raise BadRequestError(f"the parameter 'items' in the address must be 'disputed' or 'all', got {items!r}")
     return ItemFilter(
         disputed=items == "disputed",
         annotator=_query_integer(request, "annotator", len(session.annotator_names)),

@@ -31,7 +31,7 @@ CLASS_KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one key per class; s and u a
 
 
 class RefusedError(ValueError):
-    """Error: a decision is refused because the item changed after it was shown. The message says how it changed."""
+    """Raised if a decision or undo is refused, for example because the item changed after it was shown."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class ReviewSession:
     run : RunFolder
         The run.
     item_inputs : ItemInputs
-        The inputs of the run.
+        The inputs and the model of the run.
     reviewer : str
         Name of the reviewer, recorded with each decision.
 
     Attributes
     ----------
     ledger : Ledger
-        The decisions on disk.
+        The file of all decisions.
     annotator_names : list of str
-        Names of the annotators with labels, in the order of `annotators.csv`: sorted by the upper end of the accuracy
-        interval, lowest first.
+        Names of the annotators with labels. They are sorted by the upper end of the interval of their accuracy, lowest
+        first, as in `annotators.csv` of the run folder.
     """
 
     def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:
@@ -104,9 +104,9 @@ class ReviewSession:
             - `model_sha256`: SHA-256 of the weights of the model.
             - `classes`: list with the `name` of each class and its keyboard `key` (None if there are too many classes).
             - `annotators`: list with the `name`, `n_labels`, `accuracy`, `accuracy_low` and `accuracy_high` of each
-              annotator with labels, sorted by `accuracy_high` (the upper end of the interval of the accuracy), lowest
-              first.
-            - `decisions_file`: path of the ledger.
+              annotator with labels, sorted by `accuracy_high`, lowest first. `accuracy_low` and `accuracy_high` are the
+              ends of the 95 % interval of the accuracy.
+            - `decisions_file`: path of the ledger, the file of all decisions.
             - `notes`: messages for the reviewer.
         """
         run = self.run
@@ -145,23 +145,25 @@ class ReviewSession:
         item_filter : ItemFilter
             Which items are shown.
         at : int, default=None
-            Position of the item to show. If None, or if this item is already settled, the next item that is not settled
-            is shown.
+            Position in `run.items` of the item to show. If None, or if this item is already settled (its class was
+            decided), the next item that is not settled is shown.
 
         Returns
         -------
         view : dict of str to Any
             The keys are:
 
-            - `n_ledger_lines`: number of lines of the ledger.
-            - `item`: the item to decide, with its `index`, name (`item`), `version`, `facts` and `facts_hash`. None if
-              all selected items are settled.
+            - `n_ledger_lines`: number of lines of the ledger, the file of all decisions.
+            - `item`: dict about the item to decide; None if all selected items are settled. Its keys are `index` (the
+              position in `run.items`), `item` (the name), `facts` (the result of the method `facts`), and `facts_hash`
+              and `version`, which a decision on the item must pass to `settle` or `skip`.
             - `next_image`: position of the item that follows, if it has an image; otherwise None.
             - `n_items`: number of items that the filter selects.
             - `n_settled`, `n_skipped`: how many of these items are settled, and how many are skipped.
             - `n_decisions`: number of settled items in the whole run.
-            - `last_decision`: the reviewer's last decision or skip that was not undone; None if there is none.
-            - `torn_bytes`: see `Ledger`.
+            - `last_decision`: the reviewer's last decision or skip that was neither undone nor replaced by a later
+              one; None if there is none.
+            - `torn_bytes`: length in bytes of an incomplete last line of the ledger; see `Ledger`.
         """
         with self._lock:
             state, order = self.decision_state(), self._cached_order(item_filter)
@@ -186,7 +188,7 @@ class ReviewSession:
             }
 
     def settle(self, index: int, label: int, *, facts_hash: str, version: int, item_filter: ItemFilter) -> LedgerEntry:
-        """Decide the class of an item. The decision is on disk when this returns.
+        """Decide the class of an item. The decision is on disk when this method returns.
 
         Parameters
         ----------
@@ -243,12 +245,12 @@ class ReviewSession:
         return self._append(index, {"action": "skip"}, facts_hash, version, item_filter)
 
     def undo(self, line: int) -> LedgerEntry:
-        """Undo a decision or a skip. The undone line stays in the ledger. A new line records the undo.
+        """Undo a decision or a skip. Its line stays in the ledger (the file of all decisions); a new line undoes it.
 
         Parameters
         ----------
         line : int
-            Number of the line to undo.
+            Number of the ledger line to undo, from 1.
 
         Returns
         -------
@@ -258,7 +260,7 @@ class ReviewSession:
         Raises
         ------
         RefusedError
-            If the line does not exist or was already undone, or if a later decision on the item replaced it.
+            If the line does not exist, was already undone, or was replaced by a later decision on the same item.
         """
 
         def compose(entries: list[LedgerEntry]) -> LedgerEntry:
@@ -286,7 +288,7 @@ class ReviewSession:
         Parameters
         ----------
         item : str
-            The item.
+            Name of the item.
 
         Returns
         -------
@@ -314,14 +316,16 @@ class ReviewSession:
               None if there is no classifier.
             - `explanation`: text that lists the evidence for and against the consensus. None if no class has more
               labels than the consensus, and the prediction (if any) equals the consensus.
-            - `weight_note`: text about the label with the largest weight, if another annotator of the item gave a
-              different label and is certainly more accurate: the two accuracy intervals do not overlap. Otherwise None.
+            - `weight_note`: text about the annotator whose label has the largest weight. Only given if another
+              annotator of the item gave a different label and is clearly more accurate (the two accuracy intervals do
+              not overlap); otherwise None.
             - `label_counts`: list with one dict per class among the item's labels, the most frequent class first. Its
               keys are `label`, `n_labels` and `probability` (of the class).
             - `labels`: list with one dict per label of the item, the label that is most probably right first. Its keys
               are `annotator`, `label`, `accuracy`, `accuracy_low`, `accuracy_high`, `weight` and `suspicion`. The
-              `weight` is relative: 1 is the weight that each label would have if all labels of the item had the same
-              weight. The `suspicion` is the probability that the label is wrong. Unknown numbers are None.
+              `weight` is the influence of the label on the training, relative to an even share: 1 is the weight that
+              each label would have if all labels of the item had the same weight. The `suspicion` is the probability
+              that the label is wrong. Unknown numbers are None.
             - `input`: the result of `ItemInputs.describe`.
         """
         return self._cached_facts(index) | {"input": self.item_inputs.describe(index)}
@@ -337,7 +341,9 @@ class ReviewSession:
             if state.version.get(item, 0) != version:
                 entry = state.decision_on(item)
                 if entry is not None and entry["action"] == "settle":
-                    raise RefusedError(f"meanwhile, {entry['who']} settled {item} as {entry['label']}")
+                    raise RefusedError(
+                        f"meanwhile, {entry['who']} settled {item} as {entry['label']}, so your decision was not saved"
+                    )
                 raise RefusedError(
                     f"meanwhile, {item} was skipped or undone in another tab; look at the item again, then decide"
                 )
@@ -452,9 +458,9 @@ def hash_facts(facts: dict[str, Any]) -> str:
 
 
 def read_gold_rows(run: Path) -> tuple[list[tuple[str, str]], str]:
-    """Read the current decisions on a run as gold labels, after checking the whole ledger.
+    """Read the decisions on a run as gold labels. The whole ledger (the file of all decisions) is checked first.
 
-    Skips and decisions that were undone or replaced are left out.
+    Skips are left out, and so are decisions that were undone or replaced by a later decision.
 
     Parameters
     ----------
@@ -464,14 +470,14 @@ def read_gold_rows(run: Path) -> tuple[list[tuple[str, str]], str]:
     Returns
     -------
     rows : list of tuple of str
-        Item and class of each current decision, in the order in which the decisions were made.
+        Item and class of each decision, in the order in which the decisions were made.
     last_hash : str
-        The hash of the last line of the ledger.
+        The hash of the last line of the ledger. It depends on the content of all lines.
 
     Raises
     ------
     LedgerError
-        If the ledger file was edited.
+        If the ledger was edited.
     """
     ledger = Ledger(run / DECISIONS_FILE)
     settled = replay(ledger.entries(from_start=True)).settled()
