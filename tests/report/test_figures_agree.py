@@ -25,8 +25,9 @@ from crowdfuse.quality.consensus_file import load_consensus
 from crowdfuse.report.html_page import MAX_NAME_CHARACTERS
 from crowdfuse.report.printable import printable
 from crowdfuse.review.item_inputs import ItemInputs
+from crowdfuse.review.review_order import ItemFilter
 from crowdfuse.review.run_folder import read_run
-from crowdfuse.review.session import ItemFilter, ReviewSession
+from crowdfuse.review.session import ReviewSession
 from crowdfuse.runs import Job, start
 from tests.report.crowd import assert_equals_consensus
 

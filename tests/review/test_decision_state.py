@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdfuse.review.decision_state import DecisionState, next_open_items, replay
+from crowdfuse.review.decision_state import DecisionState, replay
+from crowdfuse.review.review_order import next_open_items
 
 NAMES = ["a", "b", "c", "d"]
 

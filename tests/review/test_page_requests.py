@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from crowdfuse.review.item_inputs import ItemInputs
+from crowdfuse.review.review_order import ItemFilter
 from crowdfuse.review.run_folder import read_run
-from crowdfuse.review.session import ItemFilter, ReviewSession
+from crowdfuse.review.session import ReviewSession
 from tests.browser import TIMEOUT_MS
 from tests.review.conftest import (
     TRUTH,

@@ -17,8 +17,9 @@ from crowdfuse.quality.consensus_file import load_consensus, save_consensus
 from crowdfuse.review.changes import compare_run_folders
 from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.refit import Refit, job_with_gold, list_refits, next_refit_folder, read_progress
+from crowdfuse.review.review_order import ItemFilter
 from crowdfuse.review.run_folder import read_run
-from crowdfuse.review.session import ItemFilter, ReviewSession
+from crowdfuse.review.session import ReviewSession
 from tests.review.conftest import make_run, read_rows, write_rows
 
 

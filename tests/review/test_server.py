@@ -23,9 +23,10 @@ from crowdfuse.cli import app
 from crowdfuse.review.decision_state import DecisionState
 from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.refit import Refit
+from crowdfuse.review.review_order import ItemFilter
 from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.server import _listening, make_app
-from crowdfuse.review.session import ItemFilter, ReviewSession
+from crowdfuse.review.session import ReviewSession
 from tests.review.conftest import N, read_rows
 
 PORT, TOKEN = 8765, "the-token"

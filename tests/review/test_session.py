@@ -15,10 +15,10 @@ from crowdfuse.quality.consensus import Consensus, consensus
 from crowdfuse.quality.consensus_file import save_consensus
 from crowdfuse.report.item_explanation import explain_item
 from crowdfuse.review.item_inputs import ItemInputs, NoPictureError
+from crowdfuse.review.review_order import ItemFilter
 from crowdfuse.review.run_folder import read_run
 from crowdfuse.review.session import (
     CLASS_KEYS,
-    ItemFilter,
     RefusedError,
     ReviewSession,
     assign_keys,

@@ -1,10 +1,9 @@
-"""The decisions that are valid after all lines of a ledger, and the items to review next."""
+"""The decisions that are valid after all lines of a ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from crowdfuse.review.ledger import LedgerEntry
 
@@ -145,41 +144,3 @@ def replay(entries: Iterable[LedgerEntry]) -> DecisionState:
     state = DecisionState()
     state.apply(entries)
     return state
-
-
-def next_open_items(order: Sequence[int], names: Sequence[str], state: DecisionState, count: int) -> list[int]:
-    """Return the next items to review: first those without a decision, then skipped items, the oldest skip first.
-
-    Parameters
-    ----------
-    order : sequence of int
-        Positions of the items in `names`, in the order in which they are reviewed.
-    names : sequence of str
-        Names of all items.
-    state : DecisionState
-        The current decisions.
-    count : int
-        Maximum number of items to return.
-
-    Returns
-    -------
-    positions : list of int
-        Positions in `names`.
-
-    Examples
-    --------
-    >>> state = replay([{"line": 1, "action": "skip", "item": "a"}])
-    >>> next_open_items([0, 1], ["a", "b"], state, 2)
-    [1, 0]
-    """
-    untouched: list[int] = []
-    skipped: list[tuple[Any, int]] = []
-    for index in order:
-        entry = state.decision_on(names[index])
-        if entry is None:
-            untouched.append(index)
-            if len(untouched) == count:
-                return untouched
-        elif entry["action"] == "skip":
-            skipped.append((entry["line"], index))
-    return (untouched + [index for _, index in sorted(skipped)])[:count]

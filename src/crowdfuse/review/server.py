@@ -18,7 +18,8 @@ from typing import Any
 
 from crowdfuse.review.item_inputs import NoPictureError
 from crowdfuse.review.refit import Refit
-from crowdfuse.review.session import ItemFilter, RefusedError, ReviewSession, gold_csv, read_gold_rows
+from crowdfuse.review.review_order import ItemFilter
+from crowdfuse.review.session import RefusedError, ReviewSession, gold_csv, read_gold_rows
 
 try:
     import uvicorn

@@ -9,21 +9,19 @@ import json
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import ids_to_strings, positions_of
 from crowdfuse.report.item_explanation import explain_item, explain_weights
-from crowdfuse.review.decision_state import DecisionState, next_open_items, replay
+from crowdfuse.review.decision_state import DecisionState, replay
 from crowdfuse.review.item_inputs import ItemInputs
 from crowdfuse.review.ledger import Ledger, LedgerEntry
+from crowdfuse.review.review_order import ItemFilter, next_open_items, select_items
 from crowdfuse.review.run_folder import RunFolder
 from crowdfuse.runs.folder import DECISIONS_FILE
 
@@ -32,28 +30,6 @@ CLASS_KEYS = "123456789abcdefghijklmnopqrtvwxyz"  # one key per class; s and u a
 
 class RefusedError(ValueError):
     """Raised if a decision or undo is refused, for example because the item changed after it was shown."""
-
-
-@dataclass(frozen=True)
-class ItemFilter:
-    """Filter that selects the items to show.
-
-    Parameters
-    ----------
-    disputed : bool, default=True
-        Whether to select only disputed items. An item is disputed if one of its labels or the prediction differs from
-        the consensus.
-    annotator : int, default=None
-        Position of an annotator in `ReviewSession.annotator_names`. If given, only items with a label by this annotator
-        are selected.
-    label : int, default=None
-        Position of a class in `RunFolder.classes`. If given, an item is selected only if its consensus, its prediction
-        or one of its labels is this class.
-    """
-
-    disputed: bool = True
-    annotator: int | None = None
-    label: int | None = None
 
 
 class ReviewSession:
@@ -89,7 +65,7 @@ class ReviewSession:
         self._state = DecisionState()
         self._lock = threading.RLock()
         self._cached_facts = lru_cache(256)(self._make_facts)
-        self._cached_order = lru_cache(64)(self._make_order)
+        self._cached_order = lru_cache(64)(self._select)
         self.decision_state()
 
     def about(self) -> dict[str, Any]:
@@ -375,27 +351,10 @@ class ReviewSession:
             self._state.apply(entries[self._state.n_lines :])
         return self._state
 
-    def _make_order(self, item_filter: ItemFilter) -> list[int]:
+    def _select(self, item_filter: ItemFilter) -> list[int]:
         """Return the positions of the items that pass the filter."""
-        run = self.run
-        keep = run.disputed.copy() if item_filter.disputed else np.ones(len(run.items), bool)
-        if item_filter.label is not None:
-            has_class = self._has_label(lambda ann: ann.label == item_filter.label)
-            has_class |= run.consensus.consensus_codes[run.rows] == item_filter.label
-            if run.consensus.predicted_codes is not None:
-                has_class |= run.consensus.predicted_codes[run.rows] == item_filter.label
-            keep &= has_class
-        if item_filter.annotator is not None:
-            code = self._codes[item_filter.annotator]
-            keep &= self._has_label(lambda ann: ann.annotator == code)
-        return [int(index) for index in np.flatnonzero(keep)]
-
-    def _has_label(self, condition: Callable[[Annotations], NDArray[np.bool_]]) -> NDArray[np.bool_]:
-        """Return whether each item to review has a label that meets the condition."""
-        ann = self.run.consensus.annotations
-        has_label = np.zeros(ann.n_items, bool)
-        has_label[ann.item[condition(ann)]] = True
-        return has_label[self.run.rows]
+        annotator = None if item_filter.annotator is None else self._codes[item_filter.annotator]
+        return select_items(self.run, item_filter, annotator)
 
     def _item(self, index: int, state: DecisionState) -> dict[str, Any]:
         """Return an item with its facts, and with the values that a decision on it must send back."""
