@@ -103,7 +103,7 @@ def test_missing_data_error_suggests_download_and_manual_copy(tmp_path: Path) ->
     (folder / "meta").unlink()
     with pytest.raises(FileNotFoundError) as error:
         load_cifar(tmp_path)
-    for part in (f"no meta in {folder}", f"no cifar-100-python.tar.gz in {tmp_path}", "--download", "or put the"):
+    for part in (f"{folder} does not contain meta", f"{tmp_path} does not contain cifar-", "--download", "or put"):
         assert part in str(error.value)
 
 
@@ -181,11 +181,11 @@ def test_file_of_another_data_set_is_refused(tmp_path: Path) -> None:
     contents["train"] = made("cifar10")["test_batch"]
     put(tmp_path, contents)
     with pytest.raises(
-        ValueError, match=r"train: has no 'fine_labels' \(data, labels, filenames\)\. Is it a file of another data"
+        ValueError, match=r"train: has no entry 'fine_labels'; found data, labels, filenames\. Is it a file"
     ):
         load_cifar(tmp_path)
     (tmp_path / "train").write_bytes(pickle.dumps([1, 2]))
-    with pytest.raises(ValueError, match=r"train: has no 'data' \(a list\)"):
+    with pytest.raises(ValueError, match=r"train: has no entry 'data'; found a list"):
         load_cifar(tmp_path)
 
 
@@ -197,7 +197,7 @@ def test_pickle_that_calls_a_function_is_refused(tmp_path: Path) -> None:
     contents = made("cifar100")
     contents["test"][b"fine_labels"] = Evil()
     put(tmp_path, contents)
-    with pytest.raises(ValueError, match=f"{tmp_path}/test: refused, because it names 'io.open'"):
+    with pytest.raises(ValueError, match=f"{tmp_path}/test: refused, because it imports 'io.open'"):
         load_cifar(tmp_path)
     assert not (tmp_path / "marker").exists()
 

@@ -105,7 +105,7 @@ def test_missing_sentiment_files_and_columns_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"test_text.csv must have the columns text, gold, but has no gold"):
         load_sentiment(tmp_path)
     (place / "test_text.csv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"test_text.csv is missing.*without the data set sentiment.*--values"):
+    with pytest.raises(FileNotFoundError, match=r"test_text.csv is missing.*or leave out sentiment: .*--values"):
         load_sentiment(tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_gold_class_without_labels_counts_and_unlabelled_items_do_not(tmp_path: 
     with pytest.raises(ValueError, match=r"no item has both .* such as 77, the labels for items such as 0, 1, 2"):
         load_label_only("dog", tmp_path)
     gold.unlink()
-    with pytest.raises(FileNotFoundError, match=r"gold.csv is missing.*without the data set dog.*--values"):
+    with pytest.raises(FileNotFoundError, match=r"gold.csv is missing.*or leave out dog: .*--values"):
         load_label_only("dog", tmp_path)
 
 

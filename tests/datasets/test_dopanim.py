@@ -107,8 +107,8 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
             r"annotation_data.json, '9': observation_id 102 is not among the train",
         ),
         (None, {"9": annotation_record(301.5, "neon-ninja", {})}, "'9': 301.5 is not the number of an observation"),
-        (None, {"9": annotation_record(301, " ", {})}, "'9': annotator_id ' ' is not a name"),
-        (None, {"9": annotation_record(301, 4, {})}, "'9': annotator_id 4 is not a name"),
+        (None, {"9": annotation_record(301, " ", {})}, "'9': annotator_id must be a string that is not empty, got ' '"),
+        (None, {"9": annotation_record(301, 4, {})}, "'9': annotator_id must be a string that is not empty, got 4"),
         (
             None,
             {"9": annotation_record(301, "neon-ninja", {"Lynx": 3})},
@@ -128,7 +128,7 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
         (
             None,
             {"9": annotation_record(301, "neon-ninja", {}) | {"likelihoods": "Jaguar"}},
-            "must be one number per animal, found",
+            "must be a JSON object with one number per animal, found",
         ),
         (None, {"9": {"observation_id": 301}}, "'9': has no annotator_id, likelihoods"),
         (None, [1, 2], r"annotation_data.json: expected a JSON object that maps ids to records, found \[1, 2\]"),
@@ -151,7 +151,7 @@ def test_truncated_file_is_refused(place: Path) -> None:
 def test_missing_files_are_named_with_their_publisher(place: Path) -> None:
     (place / "train" / "Jaguar" / "301.jpeg").unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"1 of 3 images not found, the first .*301.jpeg. Unpack train.zip in .*zenodo"
+        FileNotFoundError, match=r"1 of 3 images not found; the first .*301.jpeg. Unpack train.zip in .*zenodo"
     ):
         load_dopanim(place.parent, size=4)
     (place / "task_data.json").unlink()

@@ -24,7 +24,7 @@ def test_idx_round_trip(shape: tuple[int, ...]) -> None:
         (b"\x1f\x8b\x08\x00rest", "file begins with the bytes 1f 8b 08 00.*still compressed"),
         (b"\0\0\x0d\1\0\0\0\1\0\0\0\0", "begins with the bytes 00 00 0d 01, but an idx file"),
         (b"\0\0\x08\0", "number of dimensions"),
-        (idx(np.zeros((2, 3), np.uint8))[:9], "file: ends after 9 bytes, inside its header of 12"),
+        (idx(np.zeros((2, 3), np.uint8))[:9], "file: ends after 9 bytes, inside its header of 12 bytes"),
         (
             idx(np.zeros((2, 3), np.uint8))[:-1],
             r"file is cut short: its header says 2 x 3 values \(6 bytes\), but 5",

@@ -60,7 +60,7 @@ def test_invalid_folders_are_refused_with_their_path(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="none: no such folder; expected a folder"):
         read_image_folder(tmp_path / "none")
     (tmp_path / "file").touch()
-    with pytest.raises(FileNotFoundError, match="file: a file; expected a folder"):
+    with pytest.raises(FileNotFoundError, match="file: this is a file; expected a folder"):
         read_image_folder(tmp_path / "file")
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -215,7 +215,7 @@ def test_file_that_is_not_a_cache_is_never_replaced(files: ImageFiles, tmp_path:
 
 
 def test_invalid_row_numbers_are_refused(files: ImageFiles) -> None:
-    with pytest.raises(ValueError, match="weakness_rows: 7 is not a row of the files, whose rows are 0 to 6"):
+    with pytest.raises(ValueError, match=r"weakness_rows must be row numbers of the files, from 0 to 6, but .* 7"):
         weakness_distances(files, [0, 1], [7])
     with pytest.raises(ValueError, match="rows must be one or more positions in the list of files, got none"):
         weakness_distances(files, [], [0])

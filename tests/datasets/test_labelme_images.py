@@ -90,7 +90,7 @@ def test_invalid_content_is_refused_with_its_place(place: Path, file: str, text:
 def test_missing_files_are_named_with_their_publisher(place: Path) -> None:
     (place / "test" / "forest" / "forest_cdmc12.jpg").unlink()
     with pytest.raises(
-        FileNotFoundError, match=r"1 of 2 images not found, the first .*cdmc12.jpg. .*deep_LabelMe.tar.gz"
+        FileNotFoundError, match=r"1 of 2 images not found; the first .*cdmc12.jpg. .*deep_LabelMe.tar.gz"
     ):
         load_labelme_images(place.parent, size=8)
     (place / "answers.txt").unlink()

@@ -85,8 +85,8 @@ def replacing(name: str, old: str, new: str) -> Callable[[Path], None]:
         (replacing("mturk", ",hiphop\n", ",Hip Hop\n"), r"music_genre_mturk.csv, line 3: class 'Hip Hop' is not one"),
         (replacing("mturk", "pop.00010", "pop.99999"), r"line 4: song 'pop.99999.mp3' is not in music_genre_gold.csv"),
         (replacing("mturk", "A2PQHWG79HDCX6", " "), "line 2: the annotator is empty"),
-        (replacing("gold", "-46.274450", "loud"), r"gold.csv, line 3: feature1 'loud' is not a number"),
-        (replacing("test", "-40", "nan"), r"test.csv, line 3: feature1 'nan' is not a number"),
+        (replacing("gold", "-46.274450", "loud"), r"gold.csv, line 3: feature1 'loud' is not a finite number"),
+        (replacing("test", "-40", "nan"), r"test.csv, line 3: feature1 'nan' is not a finite number"),
         (
             replacing("gold", "blues.00009.mp3", "pop.00010.mp3"),
             "line 4: song 'pop.00010.mp3' is already in line 3",

@@ -148,7 +148,7 @@ REFUSED = {
     "a persistent id on the stack": (b"K\x01Q.", "instruction BINPERSID"),
     "an extension": (b"\x82\x01.", "instruction EXT1 1"),
     "an instance": (b"cnumpy\nndarray\n)\x81.", "instruction NEWOBJ"),
-    "an instance, protocol 0": (b"(inumpy\nndarray\n.", "names 'numpy.ndarray'"),
+    "an instance, protocol 0": (b"(inumpy\nndarray\n.", "imports 'numpy.ndarray'"),
     "a buffer from elsewhere": (b"\x97.", "instruction NEXT_BUFFER"),
     "a set": (pickle.dumps({1, 2}), "instruction EMPTY_SET"),
     "a class": (pickle.dumps(np.ndarray), "unfinished object, Name"),

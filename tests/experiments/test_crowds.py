@@ -155,7 +155,7 @@ def test_a_plan_names_method_data_set_and_seed(data: Path) -> None:
 def test_a_method_of_another_comparison_is_refused_with_its_command(data: Path) -> None:
     result = reproduce(data, "--values", "labelme", "--methods", "madl")
     assert result.exit_code == 2
-    assert "crowdfuse reproduce crowds --tune 1 compares all methods" in " ".join(result.output.split())
+    assert "to compare all methods, run 'crowdfuse reproduce crowds --tune 1'" in " ".join(result.output.split())
 
 
 def test_a_missing_data_set_is_reported_before_any_work(data: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_missing_data_set_is_reported_before_any_work(data: Path) -> None:
     result = reproduce(data, "--values", "dog,cifar10n")
     assert result.exit_code == 2
     assert "labels.npz is missing" in result.output
-    assert "without the data set cifar10n: list the other data sets with --values" in " ".join(result.output.split())
+    assert "or leave out cifar10n: pass the names of the other data sets" in " ".join(result.output.split())
     assert not (data / "out").exists()
 
 

@@ -201,7 +201,7 @@ def test_the_command_describes_every_method(tmp_path: Path) -> None:
         assert method not in mean or said[at].split()[1] == f"{mean[method]:.1f}"
         assert estimator_class(method).assumes in said[at + 1]
         assert estimator_class(method).needs in said[at + 1]
-    assert f"Without --method, crowdfuse fit uses {DEFAULT_METHOD}. " in shown.stdout
+    assert f"Without --method, 'crowdfuse fit' uses {DEFAULT_METHOD}. " in shown.stdout
     facts = json.loads((tmp_path / "methods.json").read_text())
     assert {fact["method"] for fact in facts} == set(ESTIMATORS)
     assert [fact["method"] for fact in facts if fact["default"]] == [DEFAULT_METHOD]

@@ -140,7 +140,7 @@ FAR = {"X": None, "weakness": None}
         ({"epsilon": -1}, "epsilon must be a distance, 0 or more, got -1"),
         ({"epsilon": float("nan")}, "epsilon must be a distance, 0 or more, got nan"),
         ({"epsilon": [1, 2, 3]}, r"one for each of the 2 annotators, got \[1, 2, 3\]"),
-        ({"y": [0, 1]}, r"X and y must have one row per item, got shape \(6, 1\) and 2 true classes"),
+        ({"y": [0, 1]}, r"X and y must have one row per item, got X of shape \(6, 1\) and 2 true classes in y"),
         ({"y": [1] * 6}, "y must contain at least two classes, got 6 items of 1; .*add items of another class"),
         ({"y": []}, "at least two classes, got 0 items of no class"),
         ({"y": [0.5, 1, 0, 1, 0, 1]}, r"y\[0\]: y must be only strings, or only whole numbers"),

@@ -216,7 +216,7 @@ NEXT = {0: 1, 1: 2, 2: 0}
         ({"wrong": "neighbour", "confusable": NEXT | {9: 0}}, "confusable: 9 is not one of the 3 classes"),
         (
             {"wrong": "neighbour", "inputs": np.ones((5, 1))},
-            r"inputs and y must have one row per item, got shape \(5, 1\)",
+            r"inputs and y must have one row per item, got inputs of shape \(5, 1\)",
         ),
         ({"wrong": "neighbour", "inputs": [["a"]] * 6}, "inputs must be numbers"),
         (

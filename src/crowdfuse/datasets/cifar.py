@@ -27,9 +27,9 @@ class CifarData:
     Parameters
     ----------
     X_train, X_test : ndarray of shape (n_images, 3, 32, 32), uint8
-        Images, with the pixel values of the files.
+        Images with pixel values from 0 to 255, as in the files (not scaled).
     y_train, y_test : ndarray of shape (n_images,), int64
-        Class numbers.
+        Class numbers, as positions in `class_names`.
     class_names : tuple of str
         The name of each class.
     """
@@ -104,12 +104,13 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. The data set can have
-        three forms:
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. One of the following is
+        expected:
 
         - The data folder contains the unpacked folder ``cifar-100-python/`` (for CIFAR-10, ``cifar-10-batches-py/``).
         - The data folder is this unpacked folder itself.
-        - The data folder contains the official archive. It is read without unpacking, after its checksum was verified.
+        - The data folder contains the official archive. The archive is read without unpacking it, after its checksum
+          was verified.
 
         An unpacked folder may contain fewer images than the official data set.
     name : {'cifar100', 'cifar10'}, default='cifar100'
@@ -127,7 +128,7 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------
@@ -138,7 +139,7 @@ def load_cifar(folder: Path | None = None, *, name: str = "cifar100", download: 
     >>> load_cifar(Path("nowhere"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    FileNotFoundError: cifar100: no train, test, meta in ...
+    FileNotFoundError: cifar100: nowhere/cifar-100-python does not contain train, test, meta, and nowhere does not ...
     """
     source = SOURCES[check_choice("name", name, SOURCES)]
     place = _find(data_folder(folder, name, f"{source.folder}/ or {source.archive}"), source, name, download=download)
@@ -160,9 +161,9 @@ def _find(base: Path, source: Source, name: str, *, download: bool) -> Path:
         return archive
     if not download:
         raise FileNotFoundError(
-            f"{name}: no {', '.join(missing[folder])} in {folder}, and no {source.archive} in {base}. Download it with "
-            "--download (download=True), or put the archive there; choose the folder with --data (folder=) or "
-            f"{DATA_FOLDER_VARIABLE}"
+            f"{name}: {folder} does not contain {', '.join(missing[folder])}, and {base} does not contain "
+            f"{source.archive}. Download the archive with --download (download=True), or put it in {base}. To use "
+            f"another data folder, pass --data (folder=) or set {DATA_FOLDER_VARIABLE}"
         )
     fetch(source.archive, MIRRORS, archive, source.archive_sum)
     return archive
@@ -245,5 +246,5 @@ def _entry(file: _File, key: str) -> Any:
     """An entry of a file; an error if it is missing."""
     if not isinstance(file.content, dict) or key not in file.content:
         found = ", ".join(file.content) if isinstance(file.content, dict) else f"a {type(file.content).__name__}"
-        raise ValueError(f"{file.where}: has no {key!r} ({found:.200}). Is it a file of another data set?")
+        raise ValueError(f"{file.where}: has no entry {key!r}; found {found:.200}. Is it a file of another data set?")
     return file.content[key]

@@ -66,8 +66,8 @@ def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crow
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. It contains
         ``cifar10h-raw.csv`` or the published ``cifar10h-raw.zip``. The file is in the data folder itself, in its
-        subfolder ``cifar10h``, or in a clone of the authors' repository ``cifar-10h``. CIFAR-10 must be where
-        `load_cifar` expects it.
+        subfolder ``cifar10h``, or in its subfolder ``cifar-10h/data`` (a clone of the authors' repository). The files
+        of CIFAR-10 must be in the same data folder, where `load_cifar` expects them.
     download : bool, default=False
         Whether to download missing files.
 
@@ -81,7 +81,7 @@ def load_cifar10h(folder: Path | None = None, *, download: bool = False) -> Crow
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------
@@ -108,7 +108,7 @@ def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) 
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``.
+        The data folder, as in `load_cifar10h`; by default the value of the environment variable ``CROWDFUSE_DATA``.
     download : bool, default=False
         Whether to download missing files.
 
@@ -122,7 +122,7 @@ def load_cifar10h_labels(folder: Path | None = None, *, download: bool = False) 
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
     """
     trials = _read(_find(_base(folder), download=download))
     ann = trials.annotations(N_IMAGES)
@@ -145,9 +145,9 @@ def _find(base: Path, *, download: bool) -> Path:
             return path
     if not download:
         raise FileNotFoundError(
-            f"cifar10h: no {FILE} and no {ARCHIVE} in {', '.join(map(str, folders))}. Download it with download=True, "
-            f"or get it from https://github.com/jcpeterson/cifar-10h (data/); choose the "
-            f"folder with folder= or {DATA_FOLDER_VARIABLE}"
+            f"cifar10h: no {FILE} and no {ARCHIVE} in {', '.join(map(str, folders))}. Download the "
+            "archive with download=True, or get it from https://github.com/jcpeterson/cifar-10h (folder data). To use "
+            f"another data folder, pass folder= or set {DATA_FOLDER_VARIABLE}"
         )
     target = folders[0] / ARCHIVE
     fetch(ARCHIVE, MIRRORS, target, ARCHIVE_SUM)
@@ -182,7 +182,7 @@ def _parse(lines: Iterable[str], where: str) -> _Trials:
     ]
     if not trials:
         raise ValueError(
-            f"{where}: every row is an attention check ({ATTENTION_CHECK_COLUMN} 1); download the file again"
+            f"{where}: every row is an attention check ({ATTENTION_CHECK_COLUMN} is 1); download the file again"
         )
     found = _Trials(where, *np.array(trials, np.int64).T)
     truth = np.zeros(N_IMAGES, np.int64)

@@ -26,16 +26,17 @@ SLOTS = ["slot-1", "slot-2", "slot-3"]
 def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     """Load CIFAR-10N as features that were computed once with a frozen network.
 
-    Each image has three labels. If ``labels.npz`` has an array ``workers`` with the id of the person who gave each
-    label, these people are the annotators. If a person labelled an image twice, the first label is used. If there is no
-    such array, the three annotators are ``slot-1``, ``slot-2`` and ``slot-3``: ``slot-1`` stands for everyone who gave
-    the first label of an image, and so on.
+    Each image has three labels. If the file ``labels.npz`` has an array ``workers`` with the id of the person who gave
+    each label, these people are the annotators. If a person labelled an image twice, the first label is used. If there
+    is no such array, the three annotators are ``slot-1``, ``slot-2`` and ``slot-3``: ``slot-1`` stands for everyone who
+    gave the first label of an image, and so on.
 
     Parameters
     ----------
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder ``cifar10n``
-        has ``features.npz`` and ``labels.npz``.
+        has ``features.npz`` (arrays ``x_train`` and ``x_test``) and ``labels.npz`` (arrays ``answers``, ``y_train``,
+        ``y_test`` and, optionally, ``workers``).
 
     Returns
     -------
@@ -44,9 +45,9 @@ def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     Raises
     ------
     FileNotFoundError
-        If files are missing; the message says where to get them.
+        If files are missing; the message says which files are expected.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------

@@ -26,8 +26,8 @@ class CifarFeatures:
         Class numbers.
     distances : ndarray of shape (n_train_images, n_annotators), float32
         Euclidean distance between each training image and the weakness image of each simulated annotator, with pixels
-        scaled to [0, 1]. A simulated annotator gives wrong labels to images near the weakness image; see
-        `weakness_annotators`.
+        scaled to [0, 1]. A simulated annotator gives wrong labels to the images that are near one image, the
+        annotator's weakness image; see `weakness_annotators`.
     """
 
     X_train: NDArray[np.float32]
@@ -53,12 +53,12 @@ def load_cifar_features(folder: Path | None = None) -> CifarFeatures:
     Raises
     ------
     FileNotFoundError
-        If files are missing; the message says where to get them.
+        If files are missing; the message says which files are expected.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
     """
     place = data_folder(folder, "cifar100", "cifar100/ with frozen features") / "cifar100"
-    arrays = read_arrays(place, FILES, "--scale desk reads frozen features, --scale paper the images")
+    arrays = read_arrays(place, FILES, "--scale desk needs these files; --scale paper reads the images instead")
     refuse_other_lengths(place, arrays, (("x_train", "y_train"), ("x_test", "y_test"), ("distances", "y_train")))
     return CifarFeatures(
         arrays["x_train"].astype(np.float32),

@@ -50,5 +50,5 @@ class CrowdDataset:
 
     @property
     def classes(self) -> list[int]:
-        """All classes that occur in the labels or gold labels, sorted."""
+        """All classes of the annotations and of the gold labels (training and test), sorted."""
         return sorted({*self.annotations.classes.tolist(), *self.y.tolist(), *self.y_test.tolist()})

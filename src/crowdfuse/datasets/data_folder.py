@@ -20,15 +20,15 @@ def data_folder(folder: Path | None, name: str, holds: str) -> Path:
     named = folder or os.environ.get(DATA_FOLDER_VARIABLE)
     if not named:
         raise FileNotFoundError(
-            f"{name}: no data folder given; pass folder= (--data), or set {DATA_FOLDER_VARIABLE} to the folder "
-            f"that contains {holds}"
+            f"{name}: no data folder given; pass folder= (--data), or set the environment variable "
+            f"{DATA_FOLDER_VARIABLE} to the folder that contains {holds}"
         )
     return Path(named)
 
 
 def other_data_sets_advice(name: str) -> str:
     """The end of a message about missing files: how to run `crowdfuse reproduce crowds` without the data set `name`."""
-    return f"or run 'crowdfuse reproduce crowds' without the data set {name}: list the other data sets with --values"
+    return f"or leave out {name}: pass the names of the other data sets to 'crowdfuse reproduce crowds' with --values"
 
 
 def refuse_missing(place: Path, files: Sequence[str], name: str, published: str) -> None:
@@ -36,8 +36,8 @@ def refuse_missing(place: Path, files: Sequence[str], name: str, published: str)
     missing = [file for file in files if not (place / file).is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: no {', '.join(missing)} in {place}. {published}. Or, if the data is elsewhere, pass the folder "
-            f"that contains the folder {place.name} as folder=, or set {DATA_FOLDER_VARIABLE} to it"
+            f"{name}: no {', '.join(missing)} in {place}. {published}. If the files are elsewhere, pass the folder "
+            f"that contains {place.name}/ as folder=, or set {DATA_FOLDER_VARIABLE} to this folder"
         )
 
 
@@ -46,6 +46,6 @@ def refuse_missing_images(paths: Sequence[Path], name: str, published: str) -> N
     missing = [path for path in paths if not path.is_file()]
     if missing:
         raise FileNotFoundError(
-            f"{name}: {len(missing):,} of {format_count(len(paths), 'image')} not found, the first is {missing[0]}. "
+            f"{name}: {len(missing):,} of {format_count(len(paths), 'image')} not found; the first is {missing[0]}. "
             f"{published}"
         )

@@ -46,9 +46,9 @@ ANIMALS = (
 def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, seed: int = 0) -> CrowdDataset:
     """Load dopanim as images that are read from their files when they are needed.
 
-    Annotators gave a likelihood to each animal. The label is the most likely animal; it is missing if all likelihoods
-    are 0. If an annotator labelled an image twice, the last label is used, as in the authors' code. Item ids are the
-    observation numbers in the files. The validation images are not used.
+    For each image, an annotator gave a likelihood to each of 15 animals. The label is the animal with the highest
+    likelihood; it is missing if all likelihoods are 0. If an annotator labelled an image twice, the last label is used,
+    as in the authors' code. Item ids are the observation numbers in the files. The validation images are not used.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
     workers : int, default=0
         Number of worker processes that decode images in advance. If 0, the calling process decodes them.
     seed : int, default=0
-        Seed for breaking ties between equally likely animals.
+        Seed for breaking ties between animals with the same likelihood.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def load_dopanim(folder: Path | None = None, *, size: int, workers: int = 0, see
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------
@@ -124,7 +124,7 @@ def _read_labels(path: Path, observations: dict[int, int], seed: int) -> Annotat
         if number not in observations:
             raise ValueError(f"{where}: observation_id {number} is not among the training images of {TASKS}")
         if not isinstance(said["annotator_id"], str) or not said["annotator_id"].strip():
-            raise ValueError(f"{where}: annotator_id {said['annotator_id']!r} is not a name")
+            raise ValueError(f"{where}: annotator_id must be a string that is not empty, got {said['annotator_id']!r}")
         item.append(number)
         annotator.append(said["annotator_id"])
         likelihoods.append(_likelihoods(said["likelihoods"], where))
@@ -147,7 +147,9 @@ def _likeliest(likelihoods: NDArray[np.float64], seed: int) -> tuple[NDArray[np.
 def _likelihoods(said: Any, where: str) -> list[float]:
     """The likelihood of each animal; 0 for an animal that is not listed."""
     if not isinstance(said, dict):
-        raise ValueError(f"{where}: likelihoods must be one number per animal, found {format_names([said])}")
+        raise ValueError(
+            f"{where}: likelihoods must be a JSON object with one number per animal, found {format_names([said])}"
+        )
     for name, value in said.items():
         if name not in ANIMALS:
             raise ValueError(f"{where}: likelihoods has the key {name!r}, which is not one of {', '.join(ANIMALS)}")

@@ -23,7 +23,9 @@ def read_idx(content: bytes, where: str) -> NDArray[np.uint8]:
         )
     start = 4 + 4 * content[3]
     if len(content) < start:
-        raise ValueError(f"{where}: ends after {len(content)} bytes, inside its header of {start}; download it again")
+        raise ValueError(
+            f"{where}: ends after {len(content)} bytes, inside its header of {start} bytes; download it again"
+        )
     shape = tuple(int(size) for size in np.frombuffer(content, ">u4", count=content[3], offset=4))
     expected, found = math.prod(shape), len(content) - start
     if found != expected:

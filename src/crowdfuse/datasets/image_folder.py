@@ -63,7 +63,7 @@ class ImageFolder:
         size : int
             Height and width of the images in pixels.
         workers : int, default=0
-            Number of worker processes that decode images in advance; 0 decodes in the calling process.
+            Number of worker processes that decode images in advance. If 0, the calling process decodes them.
 
         Returns
         -------
@@ -73,12 +73,12 @@ class ImageFolder:
 
 
 class ImageFolderSplit(NamedTuple):
-    """Row numbers of the training, validation and test images of an `ImageFolder`.
+    """Training, validation and test images of an `ImageFolder`, as positions in its `paths`.
 
     Parameters
     ----------
     train, validation, test : ndarray of int64
-        Row numbers, ascending.
+        Positions, ascending.
     """
 
     train: NDArray[np.int64]
@@ -90,8 +90,8 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
     """List the images in a folder with one subfolder per class.
 
     The images of a class are in ``folder/CLASS/`` and its subfolders. Files are ignored if their name begins with a dot
-    or does not have an image extension such as ``.png``. If ``folder`` has the subfolders ``train`` and ``val``, with
-    class folders in each, the images of both are listed together, and other subfolders of ``folder`` are ignored.
+    or does not have an image extension such as ``.png``. If ``folder`` has a subfolder ``train`` or ``val`` with class
+    folders in it, the images of these two are listed together, and other subfolders of ``folder`` are ignored.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
     check_choice("on_unreadable", on_unreadable, ("error", "skip"))
     folder = Path(folder)
     if not folder.is_dir():
-        what = "a file" if folder.exists() else "no such folder"
+        what = "this is a file" if folder.exists() else "no such folder"
         raise FileNotFoundError(f"{folder}: {what}; expected a folder with one folder of images per class")
     listed = [(path, name) for part in _parts(folder) for name, paths in _classes(part).items() for path in paths]
     if not listed:
@@ -164,7 +164,7 @@ def _classes(folder: Path) -> dict[str, list[Path]]:
     if empty:
         raise ValueError(
             f"{folder}: no images ({', '.join(sorted(IMAGE_ENDINGS))}) in the class folders {format_names(empty)}; "
-            "remove these folders, or put the images there"
+            "remove these folders, or put images in them"
         )
     return found
 
@@ -207,10 +207,12 @@ def _skip_unreadable(folder: Path, found: ImageFolder, workers: int) -> ImageFol
 def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
     """Split a folder at random into training, validation and test images, in the ratio 25:1:1 within each class.
 
+    Each of the three parts gets at least one image of each class.
+
     Parameters
     ----------
     folder : ImageFolder
-        The images. Each part gets at least one image of each class.
+        The images.
     seed : int
         Seed of the split.
 
@@ -236,7 +238,7 @@ def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
         if len(rows) < len(parts):
             raise ValueError(
                 f"class {name!r} has {format_count(len(rows), 'image')}: too few for training, validation and test; "
-                "add images, or remove its folder"
+                "add images, or remove the folder of this class"
             )
         n_validation, n_test = (max(1, round(len(rows) * share / sum(SPLIT_RATIO))) for share in SPLIT_RATIO[1:])
         cuts = np.cumsum([n_validation, n_test])
@@ -251,8 +253,9 @@ def weakness_distances(
 ) -> NDArray[np.float32]:
     """Measure the distance of images to the weakness image of each annotator, for `weakness_annotators`.
 
-    An annotator errs on the images that are similar to the annotator's weakness image. The distance is Euclidean. It is
-    measured on images of 224 x 224 pixels, standardized as for ImageNet, regardless of the size of `files`.
+    A simulated annotator is wrong on the images that are similar to one image, the annotator's weakness image. The
+    Euclidean distance is measured on images of 224 x 224 pixels, standardized as for ImageNet, regardless of the size
+    of `files`.
 
     Parameters
     ----------
@@ -338,6 +341,7 @@ def _check_rows(name: str, rows: ArrayLike, n_files: int) -> NDArray[np.int64]:
     outside = given[(given < 0) | (given >= n_files)]
     if len(outside):
         raise ValueError(
-            f"{name}: {format_names(outside)} is not a row of the files, whose rows are 0 to {n_files - 1:,}"
+            f"{name} must be row numbers of the files, from 0 to {n_files - 1:,}, but it contains "
+            f"{format_names(outside)}"
         )
     return given.astype(np.int64)

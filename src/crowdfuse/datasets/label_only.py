@@ -22,9 +22,9 @@ class LabelOnly:
     annotations : Annotations
         The labels.
     judged : ndarray of shape (n_gold,)
-        Row numbers of the items that have both labels and a gold label.
+        The items that have both labels and a gold label, as positions in ``annotations.items``.
     truth : ndarray of shape (n_gold,)
-        True class of each item in `judged`, as a position in ``annotations.classes``; -1 if no annotator used this
+        Gold label of each item in `judged`, as a position in ``annotations.classes``; -1 if no annotator used this
         class.
     """
 
@@ -53,9 +53,9 @@ def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     Raises
     ------
     FileNotFoundError
-        If files are missing; the message says where to get them.
+        If files are missing; the message says which files are expected.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
     """
     place = data_folder(folder, name, f"labels_only/{name}/ with labels.csv and gold.csv") / "labels_only" / name
     for file in ("labels.csv", "gold.csv"):

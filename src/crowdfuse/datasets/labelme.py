@@ -21,14 +21,15 @@ from crowdfuse.labels.annotations import Annotations
 FILE = "labelme_vgg_avg.npz"
 FOLDER, ANSWERS = "LabelMe", "answers.txt"  # as in the authors' archive
 PUBLISHED = (
-    "It is in deep_LabelMe.tar.gz, which the authors of 'Deep learning from crowds' publish at http://fprodrigues.com"
+    "LabelMe is in deep_LabelMe.tar.gz, which the authors of 'Deep learning from crowds' publish at "
+    "http://fprodrigues.com"
 )
 SCENES = ("highway", "insidecity", "tallbuilding", "street", "forest", "coast", "mountain", "opencountry")
 MISSING = -1
 
 
 def load_labelme(folder: Path | None = None) -> CrowdDataset:
-    """Load LabelMe as VGG features. The validation images of the file are not used.
+    """Load LabelMe as features of a VGG network. The validation images in the file are not used.
 
     Parameters
     ----------
@@ -43,9 +44,9 @@ def load_labelme(folder: Path | None = None) -> CrowdDataset:
     Raises
     ------
     FileNotFoundError
-        If files are missing; the message says where to get them.
+        If files are missing; the message says which files are expected.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------
@@ -82,7 +83,7 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
     size : int
         Height and width of the images in pixels.
     workers : int, default=0
-        Number of worker processes that decode images in advance; 0 decodes in the calling process.
+        Number of worker processes that decode images in advance. If 0, the calling process decodes them.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------
@@ -104,7 +105,7 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
     >>> load_labelme_images(Path("nowhere"), size=150)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    FileNotFoundError: labelme: no answers.txt, filenames_train.txt, ... in nowhere/LabelMe. It is in deep_LabelMe...
+    FileNotFoundError: labelme: no answers.txt, filenames_train.txt, ... in nowhere/LabelMe. LabelMe is in deep_...
     """
     place = data_folder(folder, "labelme", f"{FOLDER}/ with {ANSWERS} and the images") / FOLDER
     lists = [f"{what}_{part}.txt" for part in ("train", "test") for what in ("filenames", "labels")]

@@ -27,7 +27,7 @@ class ImageData:
     Parameters
     ----------
     X_train, X_test : ndarray of shape (n_images, 28, 28), float32
-        Standardized images.
+        Images, standardized as `load_mnist` describes.
     y_train, y_test : ndarray of shape (n_images,), int64
         Class numbers.
     """
@@ -105,7 +105,8 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     ----------
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. The four idx files,
-        compressed or not, are in the folder itself or in its subfolder ``mnist`` or ``MNIST/raw`` (torchvision).
+        compressed or not, are in the folder itself or in one of two subfolders: ``mnist`` or ``MNIST/raw`` for MNIST,
+        ``fashion-mnist`` or ``FashionMNIST/raw`` for Fashion-MNIST. Torchvision uses the second name.
     name : {'mnist', 'fashion-mnist'}, default='mnist'
         The data set.
     download : bool, default=False
@@ -120,7 +121,7 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------
@@ -157,8 +158,8 @@ def _find(base: Path, source: Source, name: str, *, download: bool) -> dict[str,
     if missing and not download:
         raise FileNotFoundError(
             f"{name}: no {', '.join(missing)} (compressed or not) in {', '.join(map(str, folders))}. Download them "
-            "with --download (download=True), or put the files into one of these folders; choose the data folder "
-            f"with --data (folder=) or {DATA_FOLDER_VARIABLE}"
+            "with --download (download=True), or put the files into one of these folders. To use another data folder, "
+            f"pass --data (folder=) or set {DATA_FOLDER_VARIABLE}"
         )
     target = base / source.folders[0]
     for stem in missing:
@@ -186,8 +187,8 @@ def _read(path: Path, source: Source, shape: tuple[int, ...]) -> NDArray[np.uint
             )
     elif checksum(content, like="sha256:") in source.other_dataset_checksums:
         raise ValueError(
-            f"{path} is a file of MNIST, but its folder must hold another data set, whose files have the same names. "
-            "Move the file to a folder called mnist"
+            f"{path} is a file of MNIST, but a file of {source.folders[0]} is expected here; the files of both data "
+            "sets have the same names. Move the file to a folder called mnist"
         )
     values = read_idx(gzip.decompress(content) if is_zipped else content, str(path))
     if values.shape != shape:

@@ -24,8 +24,8 @@ GOLD, LABELS, TEST = "music_genre_gold.csv", "music_genre_mturk.csv", "music_gen
 ARRAYS_FOLDER, ARRAYS_FILE = "music_genre", "music_genre.npz"  # the same data as arrays
 ARRAYS = ("x_train", "y_train", "x_test", "y_test", "answers", "class_names")
 PUBLISHED = (
-    "They are in mturk-datasets.tar.gz, which the authors of 'Learning from multiple annotators: distinguishing good "
-    "from random labelers' publish at http://fprodrigues.com"
+    "The files are in mturk-datasets.tar.gz, which the authors of 'Learning from multiple annotators: distinguishing "
+    "good from random labelers' publish at http://fprodrigues.com"
 )
 GENRES = ("blues", "classical", "country", "disco", "hiphop", "jazz", "metal", "pop", "reggae", "rock")
 
@@ -40,17 +40,19 @@ class _Songs(NamedTuple):
 
 
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
-    """Load the music genres.
+    """Load the music genres: songs with 124 features each, labelled with ten genres.
 
-    Features are not scaled. The data set is read from the authors' archive or from an ``.npz`` file. In the archive,
-    songs are in the order of the gold file, and item ids are the names of the songs. If an annotator labelled a song
-    twice, the first label is used. In the ``.npz`` file, items and annotators have numbers as ids.
+    Features are not scaled. The data set is read from three CSV files or, if their folder does not exist, from an
+    ``.npz`` file. From the CSV files, songs are in the order of ``music_genre_gold.csv``, and item ids are the names of
+    the songs. If an annotator labelled a song twice, the first label is used. From the ``.npz`` file, item ids and
+    annotator ids are numbers.
 
     Parameters
     ----------
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder
-        ``music_genre_classification`` has the three files of the authors' archive. If there is no such subfolder,
+        ``music_genre_classification`` has the files of the authors' archive: ``music_genre_gold.csv``,
+        ``music_genre_mturk.csv`` and ``music_genre_test.csv``. If there is no such subfolder,
         ``music_genre/music_genre.npz`` is read. This file has the arrays ``x_train``, ``y_train``, ``x_test``,
         ``y_test``, ``answers`` (one row per song, one column per annotator, -1 for no label) and ``class_names``.
 
@@ -63,7 +65,7 @@ def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     FileNotFoundError
         If files are missing; the message says where to get them.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------
@@ -170,5 +172,5 @@ def _number(text: str, where: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{where} {text!r} is not a number")
+        raise ValueError(f"{where} {text!r} is not a finite number")
     return number

@@ -40,7 +40,7 @@ def read_plain_pickle(content: bytes, where: str) -> Any:
     """Read a pickle of any protocol that holds plain data. `where` is the name of the file in error messages.
 
     Strings of Python 2 become bytes. Keys of dicts are always str. Arrays are read-only and hold numbers, booleans or
-    bytes. Any other content raises a ValueError with its name.
+    bytes. Any other content raises a ValueError that names it.
 
     >>> import pickle
     >>> read_plain_pickle(pickle.dumps({b"labels": [3, 5]}), "batch")
@@ -48,7 +48,7 @@ def read_plain_pickle(content: bytes, where: str) -> Any:
     >>> read_plain_pickle(pickle.dumps(len), "batch")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: batch: refused, because it names 'builtins.len' at byte ...
+    ValueError: batch: refused, because it imports 'builtins.len' at byte ...
     """
     position = 0
     machine = _Machine()
@@ -198,7 +198,7 @@ class _Machine:
     def _name(self, name: str, opcode: str) -> None:
         """Put an allowed name on the stack."""
         if name not in ALLOWED_GLOBALS or opcode == "INST":
-            _refuse(f"it names {name!r:.80}")
+            _refuse(f"it imports {name!r:.80}")
         self.stack.append(_Name(ALLOWED_GLOBALS[name]))
 
 

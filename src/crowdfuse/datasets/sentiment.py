@@ -20,14 +20,14 @@ MAX_TFIDF_FEATURES = 5_000
 
 @dataclass(frozen=True)
 class Sentiment:
-    """Sentences with labels and gold labels, and sentences from another source with gold labels only.
+    """Sentences with annotators' labels and gold labels, and sentences from another source with gold labels only.
 
     Parameters
     ----------
     texts : list of str
-        Sentences.
+        Sentences that annotators labelled.
     annotations : Annotations
-        Labels of the sentences. Item i of the annotations is `texts[i]`.
+        Labels of these sentences. Item i of the annotations is `texts[i]`.
     y : ndarray of shape (n_texts,), int64
         Gold label of each sentence.
     external_texts : list of str
@@ -57,7 +57,7 @@ class Sentiment:
         Returns
         -------
         data : CrowdDataset
-            `external_test` has the sentences from another source.
+            The attribute `external_test` has the features and gold labels of the sentences from another source.
         """
         from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -95,9 +95,9 @@ def load_sentiment(folder: Path | None = None) -> Sentiment:
     Raises
     ------
     FileNotFoundError
-        If files are missing; the message says where to get them.
+        If files are missing; the message says which files are expected.
     ValueError
-        If a file is damaged; the message gives the place and the value.
+        If a file is damaged; the message says where, and what is wrong.
 
     References
     ----------

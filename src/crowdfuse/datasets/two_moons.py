@@ -1,4 +1,4 @@
-"""The toy example of the paper: points on two half moons, standardized, split into training and test sets."""
+"""The toy example of Gao et al. (2022): points on two half moons, standardized, split into training and test sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Split = Literal["text", "code"]
 
 @dataclass(frozen=True)
 class TwoMoons:
-    """Points on two moons: class 0 is the upper moon, class 1 is the lower moon.
+    """Points on two half moons: class 0 is the upper moon, class 1 is the lower moon.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class TwoMoons:
 
 
 def make_two_moons(seed: int, n_points: int = 20_000, split: Split = "text") -> TwoMoons:
-    """Generate points on two moons, with Gaussian noise of standard deviation 0.05.
+    """Generate points on two half moons, with Gaussian noise of standard deviation 0.05, and standardize them.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def make_two_moons(seed: int, n_points: int = 20_000, split: Split = "text") -> 
     n_points : int, default=20000
         Number of points.
     split : {'text', 'code'}, default='text'
-        'text': four fifths of the points are the training set, as in the text of the paper. 'code': one fifth is the
-        training set, as in the paper's code.
+        'text': four fifths of the points are the training set, as in the text of Gao et al. (2022). 'code': one fifth
+        is the training set, as in the code of the same paper.
 
     Returns
     -------

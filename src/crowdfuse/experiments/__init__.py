@@ -1,4 +1,4 @@
-"""The paper's experiments and further comparisons: declarations of grids of runs, their execution, and their tables."""
+"""The experiments of Gao et al. (2022) and further comparisons: grids of runs, their execution, and their tables."""
 
 from __future__ import annotations
 

@@ -41,10 +41,10 @@ def find_experiment(name: str, scale: str | None = None) -> Experiment:
     Parameters
     ----------
     name : str
-        Name of the experiment, as `crowdfuse reproduce` takes it.
+        Name of the experiment, as in `crowdfuse reproduce NAME`.
     scale : {"desk", "paper"} or None, default=None
-        "desk" trains a small network on frozen features. "paper" trains as the paper did. None means "paper" if there
-        is a GPU or if the experiment has only this scale, otherwise "desk".
+        "desk" trains a small network on frozen features. "paper" trains as Gao et al. (2022) did. None means "paper" if
+        there is a GPU or if the experiment has only this scale, otherwise "desk".
 
     Returns
     -------
@@ -64,7 +64,7 @@ def find_experiment(name: str, scale: str | None = None) -> Experiment:
         scale = "paper" if has_gpu() or name not in SMALL_EXPERIMENTS else "desk"
     if check_choice("--scale", scale, SCALES) == "desk":
         if name not in SMALL_EXPERIMENTS:
-            raise ValueError(f"--scale desk: {name} has no scale desk, only the paper's scale; leave out --scale")
+            raise ValueError(f"--scale desk: {name} can only be run at the scale 'paper'; leave out --scale")
         return SMALL_EXPERIMENTS[name]
     return PAPER_EXPERIMENTS[name]
 

@@ -127,7 +127,7 @@ DATASETS = {
 def crowd_cells(
     values: Sequence[str] = (), methods: Sequence[str] = (), seeds: Sequence[int] = (), epochs: int | None = None
 ) -> list[Cell]:
-    """Return the runs of the grid, or of a part of the grid, ordered by data set and seed.
+    """Return the runs of the comparison, or of a part of it, ordered by data set and seed.
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ def crowd_cells(
     for method in methods:
         if method in ESTIMATORS and method not in known:
             raise ValueError(
-                f"--methods: {method} is not part of this comparison; crowdfuse reproduce crowds --tune 1 compares "
-                "all methods"
+                f"--methods: {method} is not part of this comparison; to compare all methods, run 'crowdfuse reproduce "
+                "crowds --tune 1'"
             )
         check_choice("--methods", method, known)
     found = []
@@ -171,8 +171,8 @@ def crowd_cells(
                     found.append(_make_cell(value, name, row, seed, epochs))
     if not found:
         raise ValueError(
-            f"--methods: none of {', '.join(methods)} runs on {', '.join(values)}; --plan "
-            "without --methods lists all runs"
+            f"--methods: none of {', '.join(methods)} runs on {', '.join(values)}; 'crowdfuse "
+            "reproduce crowds --plan' lists all runs"
         )
     return found
 

@@ -121,7 +121,7 @@ def _entry_numbers(entry: TableEntry) -> dict[str, Any]:
 
 
 def differences_from(table: Table, reference: str) -> Differences:
-    """Return the difference of each method to the reference, paired by seed and its split."""
+    """Return the difference between each method and the reference, by column. Runs are paired by seed."""
     drawn = {chosen.title for chosen in DATASETS.values() if chosen.draws_test_items}
     found = {
         column: [

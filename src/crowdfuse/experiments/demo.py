@@ -58,7 +58,7 @@ class DemoResult:
 
 
 def make_annotators(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> SyntheticCrowd:
-    """Return five annotators by the paper's rule, from good to poor."""
+    """Return five annotators who each have a weakness (see `weakness_annotators`), from good to poor."""
     distance = [np.linalg.norm(X - X[row], axis=1) for row in WEAKNESS_ROWS]
     epsilon = [float(np.quantile(d, share)) for d, share in zip(distance, WEAK_SHARE, strict=True)]
     return weakness_annotators(

@@ -70,7 +70,7 @@ them gives random wrong labels to items that resemble one particular image. A th
 
 ## Is the model good?
 
-On {result.n_test} held-out digits. Gold was used only for this table and by the upper bound.
+The accuracy is measured on {result.n_test} held-out digits. Gold was used only for this table and by the upper bound.
 
 {accuracy}
 
@@ -91,7 +91,8 @@ item, from the labels alone.
 
 ## Which items are disputed?
 
-The items with at least three labels whose fused label has the lowest confidence.
+The fused label of an item combines its labels by the weights and confusion matrices of the annotators. Shown are the
+items with at least three labels whose fused label has the lowest confidence.
 
 ![Disputed items](disputed.png)
 

@@ -55,7 +55,7 @@ class Cell:
 
 
 class MethodVariant(NamedTuple):
-    """A method with its own settings or its own simulated annotators: one row in the table of an experiment's results.
+    """A method with its own settings or its own simulated annotators: one row in the table of results.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class MethodVariant(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale of an experiment: data, training recipe and protocol, as in the paper or smaller.
+    """The scale of an experiment: data, training recipe and protocol, as in Gao et al. (2022) or smaller.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Scale:
     protocol : str
         Text below the table: how the model of a run is chosen and evaluated, and how gold is used.
     uses_paper_recipe : bool, default=True
-        Whether training follows the paper, so that the paper's accuracies can be compared with ours.
+        Whether training follows Gao et al. (2022), so that their accuracies can be compared with ours.
     """
 
     title: str
@@ -151,11 +151,11 @@ class Experiment:
     count_range : tuple of (int, int) or None, default=None
         Smallest and largest allowed value, if the parameter is a whole number.
     method_settings : dict of str to dict, optional
-        Settings of each method in this experiment. They override the `paper_settings` of the method.
+        Settings of each method in this experiment. They override the class attribute `paper_settings` of the estimator.
     extra_rows : dict of str to MethodVariant, optional
         Further rows of the table. Maps the name of a row, which can be requested like a method, to its variant.
     paper_table_id : str or None, default=None
-        Table of the paper that the experiment repeats, such as "1"; see `paper_table`.
+        Table of the paper (Gao et al., 2022) that the experiment repeats, such as "1"; see `paper_table`.
     paper_value_names : dict of str to str, optional
         Maps our name of a value to the paper's name, if the two names differ.
     main_method : str, default="fusion"
@@ -231,7 +231,7 @@ class Experiment:
         return cells
 
     def paper_numbers(self) -> dict[tuple[str, str], float]:
-        """Return the paper's accuracies for this experiment.
+        """Return the accuracies that Gao et al. (2022) report for this experiment.
 
         Returns
         -------

@@ -32,7 +32,7 @@ def write_grid_report(experiment: Experiment, table: Table, folder: Path, comman
     experiment : Experiment
         The experiment.
     table : Table
-        Its table.
+        The table of its results.
     folder : Path
         Folder for the files.
     command : str
@@ -176,9 +176,10 @@ def declared_values(experiment: Experiment) -> list[str]:
 
 
 def pooled_differences(experiment: Experiment, table: Table) -> list[PairedDifference]:
-    """Return the differences of the main method over the declared values that have run, or over all if there are none.
+    """Return the differences between the main method and each other method, as means over the declared values.
 
-    Values beyond the declared ones, such as a control without wrong labels, are left out, as in the column of means.
+    Values beyond the declared ones, such as a control without wrong labels, are left out, as in the column of means. If
+    none of the declared values has run, the means are over all values.
     """
     return table.paired_differences(
         experiment.main_method, [value for value in declared_values(experiment) if value in table.values] or None
@@ -315,6 +316,6 @@ def save_figures(experiment: Experiment, table: Table, folder: Path) -> None:
 
 
 def _series(table: Table, row: str) -> Sequence[tuple[float, float, float | None, float | None]]:
-    """SweptValue, mean, spread and the paper's number."""
+    """Return value, mean, standard deviation and the paper's accuracy, at each value of the parameter."""
     entries = [table.entries[row, value] for value in table.values if (row, value) in table.entries]
     return [(float(entry.value), entry.mean, entry.std, entry.paper_accuracy) for entry in entries]

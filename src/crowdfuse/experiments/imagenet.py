@@ -113,8 +113,8 @@ class ImageNetFeaturesExecutor(ImageNetImagesExecutor):
         path = self.image_folder / FEATURES_FILE
         if not path.exists():
             raise FileNotFoundError(
-                f"{path} does not exist. --scale desk reads frozen features of the images. Create them with: "
-                f"crowdfuse embed {self.image_folder} --backbone module:callable --out {path}. Or use --scale paper, "
+                f"{path} does not exist. --scale desk reads frozen features of the images. Create them with "
+                f"'crowdfuse embed {self.image_folder} --backbone module:callable --out {path}', or use --scale paper, "
                 "which reads the images"
             )
         loaded = read_features(path)
@@ -122,8 +122,8 @@ class ImageNetFeaturesExecutor(ImageNetImagesExecutor):
         at = positions_of(names[rows], loaded.items)
         if (at < 0).any():
             raise ValueError(
-                f"{path} has no features of {format_names(names[rows][at < 0])}; create the file again with crowdfuse "
-                "embed"
+                f"{path} has no features of {format_names(names[rows][at < 0])}; create the file again with "
+                "'crowdfuse embed'"
             )
         return loaded.inputs.take(at)
 

@@ -160,12 +160,12 @@ def comparison_cells(
     Parameters
     ----------
     datasets : dict of str to ComparisonDataset
-        The data sets of the group.
+        The data sets of a group, by name.
     n_draws : int
         Number of draws of settings per method, including the defaults. The upper bound (training on gold) runs once per
         seed, with its defaults.
     values : sequence of str, default=()
-        Data sets to use. If empty, all data sets.
+        Names of the data sets to use. If empty, all data sets of the group.
     methods : sequence of str, default=()
         Methods to run. If empty, all methods.
     seeds : sequence of int, default=(0,)
@@ -222,8 +222,7 @@ class MethodComparisonExecutor:
     Parameters
     ----------
     folder : Path or None
-        Folder with the data sets. None takes the folder that the environment variable
-        ``CROWDFUSE_DATA`` names.
+        Folder with the data sets. If None, the folder in the environment variable ``CROWDFUSE_DATA``.
     """
 
     folder: Path | None

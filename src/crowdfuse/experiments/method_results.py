@@ -53,8 +53,9 @@ class DatasetResults:
     n_seeds : int
         Number of seeds.
     figures : dict of str to dict of str to float
-        By metric and method. A metric of a method is absent unless it was measured at each of the seeds. Accuracies are
-        in percent, `seconds` is the CPU time of training and prediction, `n_steps` the number of optimizer steps.
+        Means over seeds, by metric and then by method. A method is listed under a metric only if this metric was
+        measured at every seed. Accuracies are in percent, `seconds` is the CPU time of training and prediction, and
+        `n_steps` is the number of optimizer steps.
     """
 
     name: str
@@ -84,11 +85,11 @@ class Difference(NamedTuple):
     half_width : float or None
         Half the width of the 95 % t-interval over data sets; None with a single data set.
     n_datasets : int
-        Number of data sets that both methods have.
+        Number of data sets on which both methods have run.
     smallest : float
-        Difference on the data set on which it is smallest.
+        Smallest difference on a single data set.
     smallest_on : str
-        Name of this data set.
+        Name of the data set with the smallest difference.
     """
 
     mean: float
@@ -136,7 +137,7 @@ class MethodResults:
         return [dataset for dataset in self.datasets if all(method in dataset.accuracy for method in self.compared)]
 
     def mean(self, metric: str, group: str | None = None) -> dict[str, float]:
-        """Return the mean of a metric over the shared data sets, by method, where a method has it on all of them."""
+        """Return the mean of a metric over the shared data sets, by method, for methods that have it on all of them."""
         shared = [dataset for dataset in self.shared_datasets() if group in (None, dataset.group)]
         found = [dataset.figures.get(metric, {}) for dataset in shared]
         return {
@@ -174,7 +175,7 @@ class MethodResults:
     def difference(self, method: str, other: str) -> Difference | None:
         """Return the accuracy of a method minus that of another one; None if they have no data set in common.
 
-        For two compared methods, only the shared data sets count, so that the difference agrees with the means.
+        For two compared methods, only the data sets of `shared_datasets` are used, as in `mean`.
         """
         both_compared = {method, other} <= set(self.compared)
         gains = {
@@ -190,10 +191,10 @@ class MethodResults:
         return Difference(float(np.mean(values)), half_width, len(values), gains[worst], worst)
 
     def distance_to_best(self, method: str) -> tuple[float, str]:
-        """Return by how many points a method is at most behind the best one, and on which data set.
+        """Return the largest gap between a method and the best method of a data set, and the name of this data set.
 
-        The best method is that of the single data set, so it may be another one on each. Without results, these are 0
-        and an empty name.
+        The gap is in percentage points. Each data set can have a different best method. If the method has no results,
+        the gap is 0 and the name is empty.
         """
         behind = [
             (dataset.accuracy[best] - dataset.accuracy[method], dataset.name)

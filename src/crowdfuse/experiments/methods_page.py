@@ -32,7 +32,8 @@ def method_facts(results: MethodResults, methods: Sequence[str] = ()) -> list[di
     -------
     list of dict
         One dictionary per method. `mean_accuracy` (percent) and `mean_rank` are over the data sets on which all
-        compared methods have run, and None for other methods.
+        compared methods have run. `mean_accuracy` is None for methods that have not run on all these data sets, and
+        `mean_rank` is None for methods that are not compared.
     """
     mean, ranks, times = results.mean("accuracy"), results.mean_rank(), results.relative_time()
     facts = []
@@ -68,8 +69,8 @@ def format_overview(facts: Sequence[dict[str, Any]], results: MethodResults) -> 
         figures = f"{fact['method']:{width}}  {accuracy:>8}  {rank:>4}  {time:>4}  {'; '.join(said)}"
         lines += [figures.rstrip(), f"    {fact['assumes']}{_needs(fact)}"]
     return "\n".join(lines) + (
-        f"\n\n{_explain_figures(results)} crowdfuse methods gated max-mig shows the accuracy of single methods on each "
-        "data set."
+        f"\n\n{_explain_figures(results)} 'crowdfuse methods gated max-mig' shows the accuracy of these two methods on "
+        "each data set."
     )
 
 
@@ -100,10 +101,10 @@ def format_details(facts: Sequence[dict[str, Any]], results: MethodResults) -> s
 def _explain_figures(results: MethodResults) -> str:
     """Return what the figures mean, and how the default compares with the other methods."""
     return (
-        f"Without --method, crowdfuse fit uses {DEFAULT_METHOD}. {describe_default(results)} {DEVELOPMENT_TEXT}\n"
+        f"Without --method, 'crowdfuse fit' uses {DEFAULT_METHOD}. {describe_default(results)} {DEVELOPMENT_TEXT}\n"
         f"Accuracy (%) and rank (1 is the best) are means over {_datasets_and_seeds(results)}. Time is relative to "
         "soft vote with the same network.\n"
-        "crowdfuse methods --page explains the data sets. crowdfuse compare compares on your own data."
+        "'crowdfuse methods --page' explains the data sets. 'crowdfuse compare' compares methods on your own data."
     )
 
 

@@ -32,8 +32,8 @@ PROTOCOL = (
 class NetworkAnnotatorsExecutor(PaperExecutor):
     """Executes runs whose annotators are networks.
 
-    The networks label the second `n_train` rows of the data. Networks that must not have seen these items are trained
-    on the first `n_train` rows.
+    The networks label the rows from `n_train` to `2 * n_train` of the data. Networks that must not have seen these
+    items are trained on the first `n_train` rows.
     """
 
     networks: ClassVar[dict[str, dict[str, Any]]]
@@ -131,7 +131,7 @@ def with_models(experiment: Experiment, named: dict[str, str]) -> Experiment:
     experiment : Experiment
         The experiment.
     named : dict of str to str
-        Maps the name of each annotator to the folder of a saved model, or to a function as `module:callable`.
+        Maps the name of each annotator to the folder of a saved model, or to a function, written as `module:callable`.
     """
     models = {name: _model_identity(source) for name, source in named.items()}
     spec = {"rule": "networks", "names": list(named), "models": models}

@@ -143,7 +143,7 @@ SCALE = Scale(
 
 
 def weakness_spec(epsilon: float, wrong: str = "uniform", **more: Any) -> dict[str, Any]:
-    """Return the definition of the paper's three annotators with a weakness.
+    """Return the definition of three annotators with the weakness images that Gao et al. (2022) use for MNIST.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The accuracies that the paper prints, read from `paper.csv`."""
+"""The accuracies in the tables of Gao et al. (2022), read from `paper.csv`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ValueMethod = tuple[str, str]
 
 @cache
 def paper_table(table: str) -> dict[ValueMethod, float]:
-    """Return the accuracies (%) in one table of the paper, by value of the varied parameter and by method.
+    """Return the accuracies (%) in one table of Gao et al. (2022), by value of the varied parameter and by method.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ SELECTION_SCORES: dict[str, Callable[[Record], Any]] = {TUNED_BY_CROWD: _by_crow
 
 
 def select_runs(cells: Sequence[ComparisonCell], records: Sequence[Record]) -> dict[str, dict[RowDatasetSeed, Record]]:
-    """Return the run that each protocol selects.
+    """Return the runs that each protocol selects. The protocols are the keys of `PROTOCOL_TITLES`.
 
     Parameters
     ----------

@@ -39,12 +39,12 @@ class TableEntry:
     by_seed : dict of int to float
         Accuracy (%) by seed.
     paper_accuracy : float or None, default=None
-        The paper's accuracy (%).
+        The accuracy (%) that Gao et al. (2022) report, if any.
     rank : int or None, default=None
         Rank among the methods at this value of the parameter; 1 is the best. None if the method is not ranked, such as
         true-label, which is an upper bound.
     paper_rank : int or None, default=None
-        The rank that the method has in the paper at this value. None if it has no rank.
+        Rank of the method among the accuracies of the paper at this value. None if the paper does not have the method.
     """
 
     row: str
@@ -97,8 +97,8 @@ class PairedDifference:
     n_pairs : int
         Number of pairs of runs. Each pair has one run of each method.
     n_seeds : int
-        Number of seeds. If the experiment varies a setting, each seed has
-        one pair of runs per value of this setting.
+        Number of seeds. If the experiment varies a parameter, each seed has one pair of runs per value of this
+        parameter.
     mean : float
         Mean difference, in percentage points.
     low, high : float or None
@@ -194,12 +194,12 @@ class Table:
         Returns
         -------
         list of PairedDifference
-            One mean difference per other row, with a confidence interval. The difference of one seed is the mean over
-            the values, and the interval is computed from the differences of all seeds. All seeds are compared at the
-            same values: if runs are missing, the largest combination of seeds and values is used for which both rows
-            are complete. If the runs store which items were predicted correctly, the interval accounts for the
-            variation between seeds and between test items, otherwise for the variation between seeds alone. With a
-            single seed there is no interval.
+            One mean difference per other row, with a confidence interval. For each seed, the differences at all values
+            are averaged; the interval is computed from these averages. All seeds are compared at the same values: if
+            runs are missing, the largest combination of seeds and values is used for which both rows are complete. If
+            the runs store which items were predicted correctly, the interval accounts for the variation between seeds
+            and between test items, otherwise for the variation between seeds alone. With a single seed there is no
+            interval.
         """
         found = []
         for row in self.rows:
@@ -272,7 +272,7 @@ def make_table(
     metric : str
         Name of the result to show. It must be a share from 0 to 1; the table shows it in percent.
     paper : mapping of (str, str) to float
-        The paper's accuracies (%), by (value of the parameter, row).
+        The accuracies (%) that Gao et al. (2022) report, by (value of the parameter, row).
 
     Returns
     -------

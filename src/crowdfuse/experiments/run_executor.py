@@ -205,7 +205,7 @@ class PaperExecutor(ABC):
         return inputs | {"weakness": spec.get("weakness"), "epsilon": spec["epsilon"]}
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
-        """Read the files once, and check the settings of each method on a few items.
+        """Read the files once and check the settings of each method on a few items; raise an error if they are wrong.
 
         Parameters
         ----------
@@ -307,8 +307,8 @@ def _input_values(split: DataSplit) -> NDArray[Any]:
     """Return the inputs as an array, for class means."""
     if isinstance(split.X, ImageFiles):
         raise ValueError(
-            "annotators of kind habit or with wrong='neighbour' are simulated with the mean input of each class, which "
-            "is not computed for image files; use --scale desk, which reads features of the images"
+            "annotators of the rule 'habit' or with wrong='neighbour' are simulated with the mean input of each class, "
+            "which is not computed for image files; use --scale desk, which reads features of the images"
         )
     values: NDArray[Any] = split.X.values
     return values
@@ -354,8 +354,8 @@ def correctness_auroc(classifier: CrowdClassifier, X: Inputs, crowd: SyntheticCr
         Two lists with one AUROC per annotator. It measures how well a score separates the training items on which the
         annotator is right from the other training items. For `auroc_weights`, the score is the annotator's weight. For
         `auroc_diagonals`, it is the entry P[said, said] of the confusion matrix, where "said" is the annotator's label:
-        the estimated probability that this label is right. The dict is empty if the matrices of the method do not
-        depend on the item, or if an annotator is always right or always wrong.
+        the estimated probability that this label is right. The dict is empty if the confusion matrices of the
+        method do not hold P(true class | label), or if an annotator is always right or always wrong.
     """
     is_correct = crowd.is_correct
     if classifier.confusion_given_ != "said" or is_correct.all(0).any() or (~is_correct).all(0).any():

@@ -124,8 +124,8 @@ def run_locally(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints:
             yield futures[future], future.result()
     except BrokenProcessPool as error:
         raise ValueError(
-            "a worker process of the grid died: it was killed or ran out of memory (in that case, try fewer --jobs). "
-            "Finished runs are stored; repeat the command to continue"
+            "a worker process of the grid died: it was killed or ran out of memory (in that case, try a smaller number "
+            "of --jobs). Finished runs are stored; repeat the command to continue"
         ) from error
     finally:
         for process in list((pool._processes or {}).values()):

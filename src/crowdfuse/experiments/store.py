@@ -100,8 +100,8 @@ class Store:
         records : dict of str to Record
             Finished runs by `run_key`.
         notes : list of str
-            One sentence for each other pair of versions whose runs were left out, and one sentence about unreadable
-            lines.
+            One sentence per other combination of versions, because runs of other versions are left out, and one
+            sentence about unreadable lines.
 
         Raises
         ------
@@ -143,12 +143,12 @@ class Store:
         return records, notes
 
     def add(self, record: Record) -> None:
-        """Append a run. It is on disk when this returns.
+        """Append a run. When the method returns, the run is on disk.
 
         Parameters
         ----------
         record : Record
-            The finished run. Results that are not finite are stored as null.
+            The finished run. Numbers that are not finite (NaN or infinity) are stored as null.
         """
         entry = {
             "versions": VERSIONS,

@@ -101,7 +101,7 @@ def train_variant(
     seed : int
         Seed of data and training.
     split : {"text", "code"}, default="text"
-        Split of the points into training and test points, as in the paper's text or in its code; see `make_two_moons`.
+        Split of the points into training and test points; see `make_two_moons`.
     epochs : int, default=400
         Number of epochs. Each epoch is one step of full-batch SGD.
     n_points : int, default=20_000
@@ -143,7 +143,10 @@ def _measure(classifier: CrowdClassifier, data: TwoMoons) -> dict[str, Any]:
 def said_label_probabilities(
     classifier: CrowdClassifier, X: NDArray[np.float64], ann: Annotations
 ) -> NDArray[np.float64]:
-    """Return the estimated probability that each annotator's label is right, P[said, said], (n_points, 2)."""
+    """Return the estimated probability that each annotator's label is right, (n_points, 2).
+
+    This probability is the diagonal entry P[label, label] of the annotator's confusion matrix.
+    """
     matrices = classifier.confusion_matrices(X)
     said = ann.to_matrix()
     return np.stack([matrices[np.arange(len(X)), r, said[:, r], said[:, r]] for r in range(2)], axis=1)

@@ -1,4 +1,4 @@
-"""Synthetic annotators, to test methods: it is known who is right on which item."""
+"""Synthetic annotators for tests of methods: it is known which of their labels are right."""
 
 from crowdfuse.synthesis.habit import habit_annotators
 from crowdfuse.synthesis.hammer_spammer import hammer_spammer_annotators

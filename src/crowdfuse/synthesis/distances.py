@@ -44,7 +44,8 @@ def as_rows(X: ArrayLike, n_items: int, name: str = "X") -> NDArray[Any]:
         raise ValueError(f"{name} must be numbers, got dtype {inputs.dtype}; convert it to numbers first")
     if not inputs.ndim or len(inputs) != n_items:
         raise ValueError(
-            f"{name} and y must have one row per item, got shape {inputs.shape} and {n_items:,} true classes"
+            f"{name} and y must have one row per item, got {name} of shape {inputs.shape} and {n_items:,} true classes "
+            "in y"
         )
     return inputs.reshape(n_items, -1)
 
@@ -72,7 +73,7 @@ def distances_to(inputs: NDArray[Any], points: NDArray[np.float64]) -> NDArray[n
 
 
 def class_means(inputs: NDArray[Any], truth: IntArray, n_classes: int, name: str = "X") -> NDArray[np.float64]:
-    """Return the mean row of each class, (K, D). The error for NaN or infinity has the number of the first such row.
+    """Return the mean row of each class, (K, D). Raise an error that names the first row with NaN or infinity, if any.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Annotators with habits (the paper's Figure 1): they label items of class a as class b if they look like class b."""
+"""Annotators with habits (Gao et al., 2022, Figure 1): they give label b to items of class a that look like class b."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def habit_annotators(
 
     Such a confusion of class a with class b is called a habit. An item looks like class b if its input is near the mean
     of class b. All other labels are right. For example, with images of digits, one annotator labels some 5s as 6 (as
-    in Figure 1 of Gao et al., 2022). If `missing` is above 0, the labels that are left out are drawn at random. If
-    `habits` is None, the habits are drawn at random, too.
+    in Figure 1 of Gao et al., 2022). Only two things are random: the habits, if `habits` is None, and the labels that
+    are left out, if `missing` is above 0.
 
     Parameters
     ----------
@@ -40,16 +40,16 @@ def habit_annotators(
         True classes.
     habits : sequence of sequences of pairs, default=None
         For each annotator, a sequence of pairs of classes (a, b). The annotator labels some items of class a as b: the
-        items nearest to the mean of class b (see `share`). If two pairs of an annotator apply to the same item, the
-        item gets the label b of the pair whose class b has the nearer mean. By default, habits are drawn at random.
+        items nearest to the mean of class b (see `share`). If two pairs (a, b) and (a, c) of an annotator apply to the
+        same item, the label is b or c, whichever has the nearer mean. By default, habits are drawn at random.
     n_annotators : int, default=None
         Number of annotators if `habits` is not given; None means 3.
     n_habits : int, default=None
         Number of habits per annotator if `habits` is not given. None means as many habits as classes. Each habit (a, b)
         of an annotator has a different class a. The class b is drawn uniformly from all classes except a.
     share : float or sequence of float, default=0.5
-        Share of the items of class a that get the label b, rounded to whole items. Either a single value for all
-        annotators, or one value per annotator.
+        For each habit (a, b), the share of the items of class a that get the label b. The number of these items is
+        rounded. Either a single value for all annotators, or one value per annotator.
     missing : float, default=0.0
         Share of the labels to leave out at random. Every item keeps at least one label.
     annotators : sequence, default=None
@@ -60,7 +60,7 @@ def habit_annotators(
     Returns
     -------
     SyntheticCrowd
-        The attribute `habit` is set.
+        The attribute `habit` holds the habits of each annotator.
 
     Raises
     ------
@@ -86,8 +86,8 @@ def habit_annotators(
         pairs = _check_habits(habits, classes)
     else:
         raise ValueError(
-            "habits= already lists the habits of every annotator, so n_annotators and n_habits have no use: leave out "
-            "n_annotators and n_habits"
+            "n_annotators and n_habits cannot be combined with habits, which already lists the habits of every "
+            "annotator; leave out n_annotators and n_habits"
         )
     shares = _check_share(share, len(pairs))
 

@@ -81,7 +81,8 @@ def write_labels(
 ) -> dict[str, Any]:
     """Create synthetic annotators for a data set and write their labels to a CSV file.
 
-    Settings that are not given default to the values of the paper's MNIST experiments.
+    With the data set "mnist", the default settings of the weakness and hammer-spammer rules are those of the MNIST
+    experiments of Gao et al. (2022).
 
     Parameters
     ----------
@@ -118,10 +119,11 @@ def write_labels(
     Returns
     -------
     dict
-        The numbers of `items`, `classes` and `labels`; `nobody_right`, the share of items on which every label is
-        wrong; and `annotators`, a list with one dictionary per annotator. The dictionary has the annotator's number of
-        labels and the share of right labels (`right`). Depending on the rule, it also has `weakness` (a row number),
-        `hammer` (a list of classes) or `habits` (pairs of classes).
+        The arguments `dataset`, `rule` and `seed`; the counts `items`, `classes` and `labels`; `nobody_right`, the
+        share of items on which every label is wrong; and `annotators`, a list with one dictionary per annotator. This
+        dictionary has the id of the annotator (`annotator`), the number of labels (`labels`) and the share of right
+        labels (`right`). Depending on the rule, it also has `weakness` (a row number), `hammer` (a list of classes) or
+        `habits` (pairs of classes).
 
     Raises
     ------
@@ -174,7 +176,7 @@ def write_labels(
 
     X, y = _load(dataset, data, download=download)
     if len(y) < n_items:
-        raise ValueError(f"items must be at most {len(y):,}, the rows of {dataset}, got {n_items:,}")
+        raise ValueError(f"items must be at most {len(y):,}, the number of rows of {dataset}, got {n_items:,}")
     X, y = X[:n_items], y[:n_items]
     if rule == "weakness":
         made = _weakness(dataset, X, y, settings, missing, seed)
@@ -284,8 +286,8 @@ def _check_items(dataset: str, items: int | None, *, default_rows: bool) -> int:
     rows = default.weakness if default_rows else None
     if rows is not None and items <= max(rows):
         raise ValueError(
-            f"items must be more than {max(rows)}, because the default weaknesses of {dataset} are the rows "
-            f"{', '.join(map(str, rows))}, got {items}; use more items, or give weakness= or accuracies="
+            f"items must be more than {max(rows)}, got {items}, because the default weaknesses of {dataset} are the "
+            f"rows {', '.join(map(str, rows))}; use more items, or give weakness= or accuracies="
         )
     return items
 

@@ -1,4 +1,4 @@
-"""`SyntheticCrowd`: the result of every rule, and helpers that the rules share."""
+"""`SyntheticCrowd`, the result of every rule that simulates annotators, and helpers that the rules share."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def true_classes(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
 
 
 def class_positions(names: Sequence[Any], classes: NDArray[Any], what: str) -> IntArray:
-    """Return the positions of these classes among the classes in y.
+    """Return the positions of class names among the classes in y.
 
     Parameters
     ----------

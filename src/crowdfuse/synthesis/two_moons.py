@@ -1,4 +1,4 @@
-"""The two annotators of the paper's two-moons example."""
+"""The two annotators of the two-moons example of Gao et al. (2022)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from crowdfuse.labels.annotations import Annotations
 
 
 def two_moon_annotators(X: NDArray[np.float64]) -> Annotations:
-    """Label points (x, y) like the paper's two annotators.
+    """Label points (x, y) like the two annotators of the two-moons example of Gao et al. (2022).
 
     The first annotator gives label 1 if x >= 0, otherwise label 0. The second annotator gives label 1 if y <= 0,
     otherwise label 0.

@@ -1,4 +1,4 @@
-"""The paper's rule: each annotator has a weakness, which is one image, and is wrong on all items similar to it."""
+"""The rule of Gao et al. (2022): each annotator is wrong on all items similar to one image, called the weakness."""
 
 from __future__ import annotations
 
@@ -41,40 +41,39 @@ def weakness_annotators(
 ) -> SyntheticCrowd:
     """Create annotators who are each wrong on all items near one row of X, the annotator's weakness.
 
-    Near means within distance `epsilon`. On all other items, the annotator is right. This is the paper's rule.
-    `wrong` sets which labels the items near the weakness get.
+    Near means within distance `epsilon`. On all other items, the annotator is right. Gao et al. (2022) simulate
+    annotators by this rule. `wrong` sets which labels the items near the weakness get.
 
     Parameters
     ----------
     X : array-like of shape (n_items, ...), default=None
         Pixels or other numeric features.
     y : array-like of shape (n_items,)
-        True classes.
+        True classes. Required.
     weakness : sequence of int, default=None
         For each annotator, the index of the row of X that is the annotator's weakness.
     epsilon : float or sequence of float
         Annotators are wrong on items within this Euclidean distance of their weakness. Either a single value for all
         annotators, or one value per annotator.
     distances : array-like of shape (n_items, n_annotators), default=None
-        Distance of each item to the weakness of each annotator. Pass `distances` instead of X.
+        Distance of each item to the weakness of each annotator. Pass `distances` instead of `X` and `accuracies`.
     accuracies : sequence of float, default=None
         Target accuracy of each annotator. Pass `accuracies` instead of `weakness` to choose the weaknesses
-        automatically. The accuracy of a row is the share of items that are farther than `epsilon` from it. Among 512
-        random rows of X, each annotator gets the row whose accuracy is closest to the target. No row is used twice. The
-        attribute `weakness` of the result holds the chosen rows. Passing these rows as `weakness` gives the same
-        labels.
+        automatically among 512 random rows of X. An annotator whose weakness is a given row is right on the items that
+        are farther than `epsilon` from this row. Each annotator gets the row for which the share of these items is
+        closest to the target. No row is used twice. The attribute `weakness` of the result holds the chosen rows.
+        Passing these rows as `weakness` gives the same labels.
     wrong : str, default="uniform"
         How the labels within `epsilon` of the weakness are chosen. K is the number of classes.
 
         - "uniform": a class drawn uniformly from the K - 1 wrong classes, as in the paper.
         - "any": a class drawn uniformly from all K classes, so that on average 1 of K labels is right by chance.
-        - "looks": the class of the weakness row. Items of this class therefore keep a right label. If `distances` is
-          given, `weakness` must be given as well.
+        - "looks": the class of the annotator's weakness. Items of this class therefore keep a right label. If
+          `distances` is given, `weakness` must be given as well.
         - "shift": the index of the true class plus a fixed shift, modulo K. Each annotator has a single shift from 1 to
           K - 1, drawn at random. A shift is used again only after all others were used.
-        - "neighbour": the class that is most similar to the true class, the same for all annotators. The similar
-          classes are taken from `confusable` if it is given. Otherwise, the class with the nearest mean is the most
-          similar class; see `inputs`.
+        - "neighbour": the class that is most similar to the true class, the same for all annotators. It is taken from
+          `confusable` if this is given. Otherwise, it is the class with the nearest mean; see `inputs`.
         - "copy": one wrong class per item, drawn uniformly. All annotators who are wrong on the item give this class.
     inputs : array-like of shape (n_items, ...), default=None
         Inputs from which the class means are computed if `wrong` is "neighbour"; by default X.
@@ -91,7 +90,8 @@ def weakness_annotators(
     Returns
     -------
     SyntheticCrowd
-        The attribute `weakness` holds the row of X per annotator, or None if `distances` is given without `weakness`.
+        The attribute `weakness` holds the row number of each annotator's weakness, or None if `distances` is given
+        without `weakness`.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def weakness_annotators(
     rows: IntArray | None = None
     if distances is not None:
         if X is not None or accuracies is not None:
-            raise ValueError("distances= replaces X and accuracies=; leave out X and accuracies=")
+            raise ValueError("distances= cannot be combined with X or accuracies=; leave out X and accuracies=")
         distance = _check_distances(np.asarray(distances, np.float64), len(truth))
         reach = _check_epsilon(epsilon, distance.shape[1])
         if weakness is not None:
@@ -234,7 +234,10 @@ def _check_confusable(
         if value is not None and wrong != "neighbour":
             raise ValueError(f"{name}= can be used only with wrong='neighbour', got wrong={wrong!r}; leave out {name}=")
     if inputs is not None and confusable is not None:
-        raise ValueError("confusable already defines the confused classes: leave out inputs")
+        raise ValueError(
+            "inputs= cannot be combined with confusable=, which already names the similar class of each class; leave "
+            "out inputs="
+        )
     if wrong == "neighbour" and X is None and inputs is None and confusable is None:
         raise ValueError(
             "wrong='neighbour' needs to know which classes are similar, and distances= does not contain this. Pass "
@@ -254,7 +257,8 @@ def _check_distances(distance: NDArray[np.float64], n_items: int) -> NDArray[np.
         item, annotator = np.argwhere(~usable)[0]
         raise ValueError(
             f"row {item}: the distance to the weakness of annotator {annotator} is {distance[item, annotator]}, but "
-            "it must be finite and at least 0. Correct it, or replace NaN and infinity in this row of the inputs"
+            "it must be 0 or more. Correct this distance; if it was computed from X, replace NaN and infinity in this "
+            "row of X and in the annotator's weakness"
         )
     return distance
 

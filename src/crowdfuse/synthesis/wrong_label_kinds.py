@@ -1,4 +1,4 @@
-"""Six kinds of wrong labels, from the paper's uniform draw to one mistake that all annotators share."""
+"""Six kinds of wrong labels, from the uniform draw of Gao et al. (2022) to one mistake that all annotators share."""
 
 from __future__ import annotations
 
