@@ -46,14 +46,26 @@ def posterior_by_hand(found: Consensus, probs: NDArray[np.float64]) -> NDArray[n
     """Return the posterior of the module's formula with the fitted parameters, by a loop over labels."""
     assert found.confusion_matrices is not None
     floor, K = posterior.UNIFORM_MIXTURE_WEIGHT, len(found.classes)
-    ann = found.annotations
+    ann, C = found.annotations, found.confusion_matrices
+    wrong = np.zeros((K, K))  # axes (true, said)
+    np.add.at(wrong.T, ann.label, found.class_probabilities[ann.item])
+    wrong = (wrong + 1) * (1 - np.eye(K))
+    wrong /= wrong.sum(1, keepdims=True)
+    share = float(found.parameters["same_mistake_share"])
     soft = np.empty((len(probs), K))
     for n, row in enumerate(probs):
+        labels = slice(ann.indptr[n], ann.indptr[n + 1])
+        given = list(zip(ann.annotator[labels], ann.label[labels], strict=True))
         for k in range(K):
             p = row[k] * (1 - floor) + floor / K
             soft[n, k] = p ** float(found.parameters["sharpness"]) * np.exp(found.parameters["class_bias"][k])
-            for place in range(ann.indptr[n], ann.indptr[n + 1]):
-                soft[n, k] *= found.confusion_matrices[ann.annotator[place], k, ann.label[place]]
+            independent = np.prod([C[r, k, y] for r, y in given])
+            same = sum(
+                wrong[k, mistake]
+                * np.prod([C[r, k, k] if y == k else (1 - C[r, k, k]) * (y == mistake) for r, y in given])
+                for mistake in range(K)
+            )
+            soft[n, k] *= (1 - share) * independent + share * same
         soft[n] **= float(found.parameters["temperature"])
         soft[n] /= soft[n].sum()
     return soft

@@ -15,6 +15,10 @@ diagonal of the confusion matrix::
     logit P(said = k | true = k, n, r)  =  logit confusion[r, k, k] + gate_weight * (logit g[n, r] - mean of r)
 
 The gate weight is fitted to the labels. It is 0 if the gates do not help to explain the labels.
+
+Annotators may make the same mistakes. On a share of the items, `same_mistake_share`, all annotators who are wrong give
+the same wrong label (`crowdfuse.aggregation.same_mistakes`). This share is fitted to the labels as well. Without a
+classifier, or with two classes, it is 0: then nothing tells the same mistakes from right labels.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp, ndtri
 
+from crowdfuse.aggregation.same_mistakes import log_probability_of_same_mistakes
 from crowdfuse.aggregation.votes import Block, FloatArray, Votes, normalize_log_joint
 from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import IntArray
@@ -40,6 +45,8 @@ SHARPNESS_PRIOR_PRECISION = 0.1  # precision of the prior of the sharpness, whic
 GATE_PRIOR_PRECISION = 0.1  # precision of the prior of the gate weight, which has mean 0
 MAX_GATE_WEIGHT = 3.0
 MAX_GATE_LOGIT = 6.9  # limits the probabilities of right labels to the range from 0.001 to 0.999
+SAME_MISTAKE_PRIOR = (1.0, 9.0)  # prior of the share of items with the same mistakes, in items with and without
+MIN_SAME_MISTAKE_SHARE = 1e-3  # a smaller share is taken as 0
 MIN_CLASSIFIER_GAIN = 3.0  # the classifier is used only if it raises the log-likelihood by at least this
 CHANCE_LEVEL = 0.05  # of the test whether a classifier agrees with the labels more often than by chance
 UNIFORM_MIXTURE_WEIGHT = 1e-3  # share of the uniform distribution that is mixed in, so that no probability is 0
@@ -62,12 +69,15 @@ class AnnotatorModel(NamedTuple):
     gate_weight : float
         Weight of the gates: the estimated probabilities that annotators are right on single items. If 0, gates are
         ignored.
+    same_mistake_share : float
+        Share of the items on which all annotators who are wrong give the same wrong label.
     """
 
     accuracy: FloatArray
     wrong_labels: FloatArray
     confusions: FloatArray | None
     gate_weight: float
+    same_mistake_share: float = 0.0
 
     def log_label_probability(self, block: Block, gate: FloatArray | None) -> FloatArray:
         """Return log P(labels of the item | true class) of the items of a block: (n_block_items, n_classes).
@@ -75,10 +85,37 @@ class AnnotatorModel(NamedTuple):
         `gate` (n_block_labels,) holds, for each label, the difference between its gate and the annotator's mean gate,
         as logits. None: there are no gates.
         """
+        log_probability = self._of_independent_annotators(block, gate)
+        if self.same_mistake_share == 0:
+            return log_probability
+        return np.logaddexp(
+            np.log1p(-self.same_mistake_share) + log_probability, self._log_joint_with_same_mistakes(block, gate)
+        )
+
+    def log_same_mistake_probability(self, block: Block, gate: FloatArray | None, log_total: FloatArray) -> FloatArray:
+        """Return log P(wrong annotators give the same label | labels, true class): (n_block_items, n_classes).
+
+        `log_total` is what `log_label_probability` returns.
+        """
+        return self._log_joint_with_same_mistakes(block, gate) - log_total
+
+    def _log_joint_with_same_mistakes(self, block: Block, gate: FloatArray | None) -> FloatArray:
+        """Return log P(labels, wrong annotators give the same label | true class): (n_block_items, n_classes)."""
+        right = self._right_probability_of_labels(block)
+        if gate is not None and self.gate_weight > 0:
+            right = self.gated_right_probability(right, gate)
+        return np.log(self.same_mistake_share) + log_probability_of_same_mistakes(block, right, self.wrong_labels)
+
+    def _right_probability_of_labels(self, block: Block) -> FloatArray:
+        """Return P(said = k | true = k) of the annotator of each label, without gates: (n_block_labels, n_classes)."""
+        return np.clip(self.right_probability()[block.annotator], 1e-6, 1 - 1e-6)
+
+    def _of_independent_annotators(self, block: Block, gate: FloatArray | None) -> FloatArray:
+        """Return the same as `log_label_probability`, for annotators who are independent given the true class."""
         log_probability = self._without_gates(block)
         if gate is None or self.gate_weight == 0:
             return log_probability
-        right = np.clip(self.right_probability()[block.annotator], 1e-6, 1 - 1e-6)
+        right = self._right_probability_of_labels(block)
         shifted = self.gated_right_probability(right, gate)
         change = np.log1p(-shifted) - np.log1p(-right)
         rows = np.arange(len(change))
@@ -93,7 +130,7 @@ class AnnotatorModel(NamedTuple):
         return np.clip(shifted, 1e-9, 1 - 1e-9)
 
     def _without_gates(self, block: Block) -> FloatArray:
-        """Return the same as `log_label_probability`, computed without gates."""
+        """Return the same as `_of_independent_annotators`, computed without gates."""
         if self.confusions is not None:
             return np.asarray(block.incidence @ np.log(self.confusions).reshape(-1, len(self.wrong_labels)))
         log_wrong = np.log(self.wrong_labels + np.eye(len(self.wrong_labels)))
@@ -140,6 +177,8 @@ class PosteriorFit:
         Added to the logarithm of the classifier's probabilities.
     gate_weight : float
         Weight of the gates.
+    same_mistake_share : float
+        Share of the items on which all annotators who are wrong give the same wrong label.
     log_likelihood : float
         log P(labels) summed over the items, after EM.
     converged : bool
@@ -154,6 +193,7 @@ class PosteriorFit:
         self.has_own_confusions = R * K * K * 8 <= MAX_CONFUSION_BYTES
         self.n_labels = votes.labels_per_annotator()
         self.sharpness, self.bias, self.gate_weight = min(1.0, max_sharpness), np.zeros(K), 0.0
+        self.same_mistake_share = SAME_MISTAKE_PRIOR[0] / sum(SAME_MISTAKE_PRIOR) if max_sharpness and K > 2 else 0.0
         ends = np.cumsum([len(block.label) for block in votes.blocks])
         self._gates = [None] * len(ends) if gate is None else np.split(gate, ends[:-1])
         self._voted = np.bincount(votes.annotations.label, minlength=K) * (votes.n_items / votes.n_labels)
@@ -221,12 +261,12 @@ class PosteriorFit:
         accuracy = self.accuracy() if generator is None else generator.beta(*self._accuracy_counts())
         accuracy = np.clip(accuracy, 1e-9, 1 - 1e-9)
         if not self.has_own_confusions:
-            return AnnotatorModel(accuracy, wrong, None, self.gate_weight)
+            return AnnotatorModel(accuracy, wrong, None, self.gate_weight, self.same_mistake_share)
         counts = self._confusion_counts(accuracy, wrong)
         if generator is not None:
             counts = np.maximum(generator.standard_gamma(counts), 1e-12)
         counts /= counts.sum(1, keepdims=True)
-        return AnnotatorModel(accuracy, wrong, counts, self.gate_weight)
+        return AnnotatorModel(accuracy, wrong, counts, self.gate_weight, self.same_mistake_share)
 
     def count(self, true_class: IntArray) -> None:
         """Compute the counts of the M step as if `true_class` (n_labelled_items,) were the true classes."""
@@ -281,12 +321,19 @@ class PosteriorFit:
         slope, curve, change = SHARPNESS_PRIOR_PRECISION * (1 - self.sharpness), SHARPNESS_PRIOR_PRECISION, 0.0
         gate_slope, gate_curve = -GATE_PRIOR_PRECISION * self.gate_weight, GATE_PRIOR_PRECISION
         expected, self.log_likelihood = np.zeros(self.votes.n_classes), 0.0
+        n_same, n_several = SAME_MISTAKE_PRIOR[0], sum(SAME_MISTAKE_PRIOR)
         for block, gate in self.blocks():
             log_p = self.log_p[block.rows]
             prior = self.prior(block.rows)
             log_prior = np.log(np.maximum(prior, 1e-300))
-            posterior, log_likelihood = normalize_log_joint(log_prior + model.log_label_probability(block, gate))
+            log_labels = model.log_label_probability(block, gate)
+            posterior, log_likelihood = normalize_log_joint(log_prior + log_labels)
             self.log_likelihood += log_likelihood
+            if model.same_mistake_share:
+                has_several = np.bincount(block.item, minlength=block.n_items) > 1
+                same = np.exp(model.log_same_mistake_probability(block, gate, log_labels)[has_several])
+                n_same += float((posterior[has_several] * same).sum())
+                n_several += float(has_several.sum())
             fix_certain(posterior, self.certain[block.rows])
             change += float(np.abs(posterior - self.soft[block.rows]).sum())
             self._add_counts(block, posterior)
@@ -303,6 +350,9 @@ class PosteriorFit:
         self.gate_weight = float(
             np.clip(self.gate_weight + np.clip(gate_slope / gate_curve, -0.3, 0.3), 0, MAX_GATE_WEIGHT)
         )
+        if model.same_mistake_share:
+            share = n_same / n_several
+            self.same_mistake_share = share if share >= MIN_SAME_MISTAKE_SHARE else 0.0
         # one Newton step and one step of iterative scaling: the calibration converges along with EM
         newton = np.clip(self.sharpness + slope / curve, self.sharpness / 2, 2 * self.sharpness + 0.1)
         self.sharpness = float(np.clip(newton, 0, self.max_sharpness))

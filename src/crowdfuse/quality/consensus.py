@@ -76,6 +76,8 @@ class Consensus(Aggregate):
         - `sharpness` and `class_bias` (n_classes,) calibrate the classifier's probabilities. If `sharpness` is 0, the
           classifier is ignored.
         - `gate_weight` is the fitted weight of the argument `right_probability` of `crowdfuse.consensus`.
+        - `same_mistake_share` is the fitted share of the items on which all annotators who are wrong give the same
+          wrong label.
         - `error_dependence` measures how strongly the annotators' mistakes depend on the input.
         - `temperature` lowers the confidence because of this dependence: class probabilities are raised to this power
           and normalized. 1 means no change.
@@ -465,6 +467,7 @@ def _result(
             "sharpness": np.array(fit.sharpness),
             "class_bias": fit.bias,
             "gate_weight": np.array(fit.gate_weight),
+            "same_mistake_share": np.array(fit.same_mistake_share),
             "error_dependence": np.array(dependence),
             "temperature": np.array(temperature),
         },
