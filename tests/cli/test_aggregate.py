@@ -66,7 +66,7 @@ def test_gold_gives_the_accuracy_and_does_not_change_the_consensus(files: Path) 
     assert (files / "with.csv").read_bytes() == (files / "without.csv").read_bytes()
     found = {row["item"]: row["label"] for row in read_rows(files / "with.csv")}
     share = np.mean([found[row["item"]] == row["label"] for row in read_rows(files / "gold.csv")[:20]])
-    assert f"accuracy: {100 * share:.1f} % of 20 items with gold; 1 more gold item" in output
+    assert f"accuracy: {100 * share:.1f} % of 20 items with gold; 1 more item with gold but no" in output
     written = json.loads(figures.read_text(encoding="utf-8"))
     assert (written["accuracy"], written["gold_items"], written["method"]) == (share, 20, "dawid-skene")
     assert len(written["log_likelihood"]) == written["iterations"]

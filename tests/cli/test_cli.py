@@ -171,7 +171,7 @@ def test_unknown_format_and_on_bad_are_refused(crowd: Crowd) -> None:
 
 
 def test_default_method_is_printed(crowd: Crowd) -> None:
-    assert f"method: {DEFAULT_METHOD} (default; see crowdfuse methods)" in run_ok(*crowd.fit_default())
+    assert f"method: {DEFAULT_METHOD} (default; see 'crowdfuse methods')" in run_ok(*crowd.fit_default())
     assert json.loads((crowd.out / "settings.json").read_text())["job"]["method"] == DEFAULT_METHOD
     output = run_ok(*crowd.fit(*FUSION, "--force"))
     assert "method: fusion network: " in output
@@ -546,7 +546,7 @@ HEADER = "item,annotator,label"
 BAD_INPUTS: dict[str, tuple[Callable[[Crowd], list[Any]], tuple[str, ...]]] = {
     "no labels file": (lambda c: c.fit(labels=c.folder / "no.csv"), ("no.csv", "no such file")),
     "no inputs file": (lambda c: c.fit(inputs=c.folder / "no.npz"), ("no.npz", "no such file")),
-    "no arguments": (lambda c: ["fit"], ("LABELS, --out", "--help")),
+    "no arguments": (lambda c: ["fit"], ("LABELS and --out", "--help")),
     "missing column": (
         lambda c: fit_with_rows(c, "item,annotator,colour", c.triples),
         ("bad.csv", "no column for the label", "'colour'", "--label"),

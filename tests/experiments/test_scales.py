@@ -86,7 +86,7 @@ def test_without_a_gpu_the_papers_scale_must_be_confirmed(archive: Path) -> None
     asked = ["--scale", "paper", "--values", "20", "--methods", "majority-vote", "--items", "40"]
     result = reproduce("table2", archive, *asked)
     assert result.exit_code == 2
-    assert "there is no GPU, and 1 run at the paper's scale would take about" in result.output
+    assert "there is no GPU, and 1 run with --scale paper would take about" in result.output
     assert "--yes" in result.output
     assert not (archive / "out").exists()
     result = reproduce("table2", archive, *asked, "--epochs", "1", "--yes")

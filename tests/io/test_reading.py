@@ -102,7 +102,7 @@ def test_a_job_keeps_every_option_through_json() -> None:
 
 
 def test_a_job_of_an_older_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="older version of crowdfuse; run crowdfuse fit again"):
+    with pytest.raises(ValueError, match="older version of crowdfuse; run 'crowdfuse fit' again"):
         Job.from_json({"labels": "labels.csv", "inputs": "features.npy", "columns": {}, "on_bad": "error"})
 
 

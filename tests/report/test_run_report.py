@@ -352,7 +352,7 @@ def test_command_writes_the_report_into_the_run_folder(run: Path) -> None:
     result = command("report", run, "--gold", gold, "--items", 5, "--json", run / "figures.json")
     assert result.exit_code == 0, result.output
     assert result.stdout.endswith(f"report: {run / 'report.html'}\n")
-    assert result.stderr.endswith(f"settle the disputed items with crowdfuse review {run}\n")
+    assert result.stderr.endswith(f"settle the disputed items with: crowdfuse review {run}\n")
     facts = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert facts == json.loads((run / "figures.json").read_text(encoding="utf-8"))
     assert facts["limitations"] == []
@@ -502,7 +502,7 @@ def test_remaining_images_keep_weights_and_map(tmp_path: Path) -> None:
     Image.fromarray(255 - np.asarray(Image.open(folder / f"{changed}.png"))).save(folder / f"{changed}.png")
     report = report_run(run, n_items=40)
     facts = report.facts
-    assert "the map, the weights and the fused labels cover only 38 of the 40 items" in facts["limitations"][-1]
+    assert "annotator weights and the fused labels cover only 38 of the 40 items" in facts["limitations"][-1]
     assert facts["map"]["n_items"] == 38
     weights = {item["item"]: {label["annotator"]: label["weight"] for label in item["listed_labels"]}
                for item in before["disputed"]["items"]}  # fmt: skip
@@ -522,7 +522,7 @@ def test_remaining_images_keep_weights_and_map(tmp_path: Path) -> None:
         path.unlink()
     facts = report_run(run).facts
     assert facts["map"] is None
-    assert "there is no map of the items" in facts["limitations"][-1]
+    assert "the report has no map of the items" in facts["limitations"][-1]
 
 
 def test_annotator_without_remaining_images_has_no_weight(tmp_path: Path) -> None:

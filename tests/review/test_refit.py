@@ -118,7 +118,11 @@ def test_changes_between_two_runs_are_counted(run: Path, tmp_path: Path) -> None
 
 
 def test_progress_counts_the_training_of_the_model_and_of_every_fold() -> None:
-    lines = ["about 40 s for 4 trainings", "training 1 of 4 finished: gated", "training 2 of 4 finished: gated, fold 1"]
+    lines = [
+        "about 40 s for 4 training runs",
+        "training 1 of 4 finished: gated",
+        "training 2 of 4 finished: gated, fold 1",
+    ]
     found = [read_progress(lines[:count]) for count in range(4)]
     assert [status["progress"] for status in found] == [None, None, 0.25, 0.5]
     assert found[1]["message"] == lines[0]

@@ -51,7 +51,8 @@ def test_every_method_is_compared_on_gold_items_without_labels(crowd: Path) -> N
     assert "true-label is left out: all gold labels are used for testing" in result.output
     assert rows["single-annotator guesser"]["mean"] < rows["majority-vote"]["mean"]
     assert (
-        "tested on 50 gold items without labels; gold labels are not used to choose epochs or settings" in result.output
+        "tested on 50 items with gold but no annotator labels; gold labels are not used to choose epochs or settings"
+        in result.output
     )
     assert "only 50 items to test on" in result.output
     assert json.loads(Path("out.json").read_text()) == numbers()
@@ -60,7 +61,7 @@ def test_every_method_is_compared_on_gold_items_without_labels(crowd: Path) -> N
 def test_a_share_of_the_gold_is_used_for_evaluation_if_all_gold_items_are_labelled(crowd: Path) -> None:
     result = compare("--gold", "labelled.csv", "--methods", "majority-vote,true-label", "--seeds", "0")
     assert result.exit_code == 0, result.output
-    assert "tested on 45 of the gold items with labels, drawn by each seed and kept out of training" in result.output
+    assert "tested on 45 items with gold and annotator labels, drawn anew for each seed and kept out" in result.output
     assert "true-label is trained on the gold labels of 105 other items" in result.output
     rows = {row["method"]: row for row in numbers()["methods"]}
     assert rows["majority-vote"]["fused_label_accuracy"] > 0.9
@@ -224,7 +225,10 @@ def test_labelled_gold_items_are_added_if_few_are_unlabelled(crowd: Path) -> Non
     gold = Path("labelled.csv").read_text() + Path("others.csv").read_text().splitlines()[1] + "\n"
     Path("gold.csv").write_text(gold)
     result = compare("--gold", "gold.csv", "--methods", "majority-vote", "--seeds", "0")
-    assert "tested on 1 gold item without labels and 45 of the gold items with labels" in result.output
+    assert (
+        "tested on 1 item with gold but no annotator labels and 45 items with gold and annotator labels"
+        in result.output
+    )
 
 
 def test_an_annotator_without_a_label_to_train_on_is_left_out(crowd: Path) -> None:

@@ -323,7 +323,7 @@ def test_features_that_are_not_finite_name_the_image(images: Path, out: Path, va
 
 
 def test_a_number_of_features_that_changes_is_refused(images: Path, out: Path) -> None:
-    with pytest.raises(ValueError, match="returns 4 features per image, but 2 in a batch of 2"):
+    with pytest.raises(ValueError, match="returns 4 features per image, but 2 per image in a batch of 2"):
         embed(images, out, Recording(lambda x: x.flatten(1)[:, : len(x)]), image_size=SIZE, batch_size=4)
 
 

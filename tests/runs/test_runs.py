@@ -758,9 +758,9 @@ def stopped(crowd: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("labels.csv", lambda text: text.replace("cat", "dog", 1), "labels changed since it was started"),
-        ("labels.csv", lambda text: text + "i00,ada,bird\ni00,ada,fish\n", "labels changed since it was started"),
-        ("test.csv", lambda text: text.replace("i00", "i20"), "test changed since it was started"),
+        ("labels.csv", lambda text: text.replace("cat", "dog", 1), "labels changed since the run was started"),
+        ("labels.csv", lambda text: text + "i00,ada,bird\ni00,ada,fish\n", "labels changed since the run was started"),
+        ("test.csv", lambda text: text.replace("i00", "i20"), "test changed since the run was started"),
     ],
 )
 def test_the_error_names_the_changed_table(stopped: Path, name: str, change: Any, words: str) -> None:
@@ -782,7 +782,7 @@ def test_the_error_names_the_changed_inputs(stopped: Path, crowd: dict[str, Any]
     else:
         X, items = X[1:], items[1:]
     np.savez(stopped.parent / "f.npz", X=X, items=items)
-    with pytest.raises(ValueError, match=r"inputs changed since it was started.*settings\.json.*start a new run"):
+    with pytest.raises(ValueError, match=r"inputs changed since the run was started.*settings\.json.*start a new run"):
         resume(stopped, verbose=0)
 
 
@@ -823,7 +823,7 @@ def test_the_error_names_damaged_settings(stopped: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [(None, "an older version.*fit again"), (99, "a newer version.*install")]
+    ("version", "words"), [(None, "an older version.*fit' again"), (99, "a newer version.*Install")]
 )
 def test_a_run_folder_of_another_format_says_what_to_do(
     crowd: dict[str, Any], stopped: Path, version: int | None, words: str

@@ -109,7 +109,7 @@ def aggregate(
         }
         share = format_percent(right.mean()) if len(judged) else "unknown"
         n_unlabelled = len(truth) - len(judged)
-        more = f"; {format_count(n_unlabelled, 'more gold item')} without labels" if n_unlabelled else ""
+        more = f"; {format_count(n_unlabelled, 'more item')} with gold but no annotator labels" if n_unlabelled else ""
         typer.echo(f"accuracy: {share} of {format_count(len(judged), 'item')} with gold{more}")
         for warning in _gold_warnings(ann, result, with_labels):
             typer.echo(f"warning: {warning}")

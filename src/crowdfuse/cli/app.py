@@ -28,7 +28,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 reproduce = typer.Typer(
-    help="Repeat the paper's experiments, show its numbers beside ours, and compare methods on real crowds.",
+    help="Repeat the experiments of Gao et al. (2022), show their numbers beside ours, and compare methods on labels "
+    "of real crowds.",
     epilog="Example: crowdfuse reproduce table1 --values 30,34 --methods fusion,majority-vote --seeds 0,1",
     no_args_is_help=True,
 )

@@ -70,8 +70,8 @@ def compare(
     max_time: Annotated[
         str | None,
         typer.Option(
-            help="Time limit of all training runs together, such as 10m or 2h. Each training run gets an equal share "
-            "of the time, and fewer epochs if it would take longer. Default: no limit."
+            help="Time limit of all runs together, such as 10m or 2h. Each run (one method with one seed) gets an "
+            "equal share of the time, and fewer epochs if it would take longer. Default: no limit."
         ),
     ] = None,
     batch_size: Annotated[
@@ -110,7 +110,10 @@ def compare(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods on your labels and inputs. Gold labels are used only to score methods and to train true-label."""
+    """Compare methods on your labels and inputs.
+
+    Gold labels are used only to score the methods, and to train the method true-label.
+    """
     from crowdfuse.experiments.result_table import make_table
     from crowdfuse.io.files import write_json
     from crowdfuse.runs import Job

@@ -23,8 +23,8 @@ def crowds(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="Methods, separated by commas. Default for data sets with inputs: the paper's methods, gated and "
-            "two-stage; if --tune is given, all methods. Default for data sets without inputs: "
+            help="Methods, separated by commas. Default for data sets with inputs: gated, two-stage and the methods "
+            "in Gao et al. (2022); if --tune is given, all methods. Default for data sets without inputs: "
             f"{', '.join(AGGREGATORS)}. --plan lists the runs."
         ),
     ] = None,
@@ -61,12 +61,12 @@ def crowds(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Beyond the paper: compare methods on labels of real crowds.
+    """Not in Gao et al. (2022): compare methods on labels of real crowds.
 
-    Three data sets have inputs: LabelMe, Sentiment Polarity and CIFAR-10N. On these, the paper's methods, gated and
-    two-stage are trained with the same small network (with --tune, every method). Six data sets have labels only:
-    bluebird, dog, rte, web, product and zencrowd. On these, every aggregation method is run. Gold labels are used for
-    scoring only. Finished runs are kept and not repeated.
+    Three data sets have inputs: LabelMe, Sentiment Polarity and CIFAR-10N. On these, gated, two-stage and the methods
+    in Gao et al. (2022) are trained with the same small network (with --tune, every method). Six data sets have labels
+    only: bluebird, dog, rte, web, product and zencrowd. On these, every aggregation method is run. Gold labels are used
+    for scoring only. Finished runs are kept and not repeated.
     """
     folder = given_folder or Path("crowds" if tune is None else "crowds-tuned")
     if tune is not None:

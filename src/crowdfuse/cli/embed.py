@@ -18,10 +18,10 @@ def embed(
     backbone: Annotated[
         str,
         typer.Option(
-            help="Network, as module:callable (a Python import path) or as a .pt2 file (requires --trust-model). The "
-            "module is imported, which runs its code; it is looked up in the current folder first. The callable "
-            "returns a torch.nn.Module that outputs features (without a classification head). Feature maps are "
-            "averaged over height and width."
+            help="Network, as module:callable or as a .pt2 file (requires --trust-model). For example, mynets:resnet50 "
+            "stands for the function resnet50 in mynets.py. The module is looked up in the current folder first, and "
+            "importing it runs its code. The callable returns a torch.nn.Module that outputs features (without a "
+            "classification head). Feature maps are averaged over height and width."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help=".npz file to write. Pass it to fit as --inputs.")] = Path(
@@ -42,15 +42,15 @@ def embed(
     mean: Annotated[
         str,
         typer.Option(
-            help="Three means to subtract from the red, green and blue values, which range from 0 to 1. "
-            "Default: the mean of ImageNet."
+            help="Mean to subtract from the pixel values, which range from 0 to 1: one number, or three for red, green "
+            "and blue, separated by commas. Default: the mean of ImageNet."
         ),
     ] = "0.485,0.456,0.406",
     std: Annotated[
         str,
         typer.Option(
-            help="Standard deviation: after --mean is subtracted, the values are divided by it. Default: the "
-            "standard deviation of ImageNet. --mean 0 --std 1 keeps the range 0 to 1."
+            help="Standard deviation by which the pixel values are divided after --mean is subtracted: one number or "
+            "three. Default: the standard deviation of ImageNet. --mean 0 --std 1 keeps the range 0 to 1."
         ),
     ] = "0.229,0.224,0.225",
     batch_size: Annotated[int, typer.Option(help="Number of images per batch.", min=1)] = 64,

@@ -54,7 +54,7 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
-            help=f"Method, one of: {', '.join(ESTIMATORS)}. Default: {DEFAULT_METHOD} (see crowdfuse methods)."
+            help=f"Method, one of: {', '.join(ESTIMATORS)}. Default: {DEFAULT_METHOD} (see 'crowdfuse methods')."
         ),
     ] = None,
     validation: Annotated[
@@ -99,8 +99,7 @@ def fit(
         str | None,
         typer.Option(
             help="Time limit of all training runs together (the model and the folds), such as 90s, 10m or 2h. Each "
-            "training run gets an equal share of the time, and fewer epochs if it would take longer. Default: no "
-            "limit."
+            "training run gets a share of the time, and fewer epochs if it would take longer. Default: no limit."
         ),
     ] = None,
     folds: Annotated[
@@ -153,7 +152,7 @@ def fit(
     with raise_in_all_processes():
         absent = [name for name, value in (("LABELS", labels), ("--out", folder)) if value is None]
         if labels is None or folder is None:
-            raise ValueError(f"fit needs {', '.join(absent)}; see crowdfuse fit --help for an example")
+            raise ValueError(f"'crowdfuse fit' needs {' and '.join(absent)}; see 'crowdfuse fit --help' for an example")
         _refuse_jobs(jobs)
         if folds == 1:
             raise ValueError("--folds must be 0 or at least 2, got 1: with one fold, no items are left for training")
@@ -210,7 +209,8 @@ def _print_start(classifier: CrowdClassifier, data: JobData, job: Job, *, is_def
     for note in data.notes:
         typer.echo(f"note: {note}")
         shown.append(note)
-    typer.echo(f"method: {classifier.method_name}{' (default; see crowdfuse methods)' if is_default else ''}")
+    advice = " (default; see 'crowdfuse methods')" if is_default else ""
+    typer.echo(f"method: {classifier.method_name}{advice}")
     if classifier.encoder_ is not None:
         typer.echo(f"encoder: {classifier.encoder_.describe()}, {classifier.n_features_in_:,} features per item")
     typer.echo(f"network: {_describe_network(classifier)}")
@@ -218,8 +218,8 @@ def _print_start(classifier: CrowdClassifier, data: JobData, job: Job, *, is_def
     if classifier.encoder_ is None and data.loaded.short_names is not None and len(classifier.input_shape_) == 3:
         typer.echo(
             "note: this network is trained from scratch on your images. On photographs, a frozen pretrained encoder is "
-            "usually better: add --encoder torchvision/resnet50 to this command (after pip install torchvision "
-            "--no-deps), or see crowdfuse fit --help"
+            "usually better: add --encoder torchvision/resnet50 to this command (after 'pip install torchvision "
+            "--no-deps'), or see 'crowdfuse fit --help'"
         )
 
 
@@ -320,7 +320,7 @@ def _refuse_beside_resume(context: typer.Context) -> None:
 
 @print_errors
 def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder written by crowdfuse fit, or the model folder inside it.")],
+    run: Annotated[Path, typer.Argument(help="Run folder written by 'crowdfuse fit', or the model folder inside it.")],
     inputs: Annotated[
         Path,
         typer.Argument(
@@ -331,13 +331,16 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="Also write one probability column per class.")] = False,
     item: Annotated[
         str | None,
-        typer.Option(help="Name of the item column. Default: a column with a usual name, such as item or task."),
+        typer.Option(
+            help="Name of the item column. Default: the name that was given with --item in fit, if the inputs have "
+            "this column; otherwise a column with a usual name, such as item or task."
+        ),
     ] = None,
     text: Annotated[
         str | None,
         typer.Option(
-            help="Name of the column of texts. Default: the column is detected by its name, such as text, or by its "
-            "content."
+            help="Name of the column of texts. Default: the name that was given with --text in fit, if the inputs have "
+            "this column; otherwise the column is detected by its name, such as text, or by its content."
         ),
     ] = None,
     image_size: Annotated[

@@ -54,7 +54,7 @@ def mnist_kinds(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Beyond the paper: compare all methods on several kinds of wrong labels, under equal rules.
+    """Not in Gao et al. (2022): compare all methods on several kinds of wrong labels, under equal rules.
 
     All methods train the same small network on 10,000 MNIST images, with five seeds. There are two sets of results: in
     the first, each method chooses its epoch as it does by default; in the second, all methods choose their epoch by

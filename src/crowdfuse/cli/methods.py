@@ -24,7 +24,7 @@ def methods(
     json_file: Json = None,
     force: Force = False,
 ) -> None:
-    """Show what each method assumes, needs and costs, and where it performed best in the stored comparison."""
+    """Show what each method assumes, needs and costs, and where it performed best in our comparison of all methods."""
     from crowdfuse.estimators.registry import estimator_class
     from crowdfuse.experiments import methods_page as report
     from crowdfuse.experiments.method_results import load_method_results

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @print_errors
 @with_reading_options
 def report(
-    run: Annotated[Path, typer.Argument(help="Run folder written by crowdfuse fit, or a file of labels.")],
+    run: Annotated[Path, typer.Argument(help="Run folder written by 'crowdfuse fit', or a file of labels.")],
     out: Annotated[
         Path | None,
         typer.Option(
@@ -113,9 +113,9 @@ def report(
             typer.echo(f"{kind}: {line}")
     typer.echo(f"report: {page}")
     if run.is_dir() and not is_finished(run):
-        typer.echo(f"note: the run is not finished; continue it with crowdfuse fit --resume {shlex.quote(str(run))}")
+        typer.echo(f"note: the run is not finished; continue it with: crowdfuse fit --resume {shlex.quote(str(run))}")
     elif run.is_dir() and made.facts["disputed"]["total"]:
-        typer.echo(f"next: settle the disputed items with crowdfuse review {shlex.quote(str(run))}", err=True)
+        typer.echo(f"next: settle the disputed items with: crowdfuse review {shlex.quote(str(run))}", err=True)
 
 
 def _refuse_reading(run: Path, options: list[str]) -> None:

@@ -48,18 +48,20 @@ if TYPE_CHECKING:
 Seeds = Annotated[
     str, typer.Option(help="Random seeds of the annotators and of training, separated by commas. One run per seed.")
 ]
-Epochs = Annotated[int | None, typer.Option(help="Number of passes over the data. Default: as in the paper.", min=1)]
+Epochs = Annotated[
+    int | None, typer.Option(help="Number of passes over the data. Default: as in Gao et al. (2022).", min=1)
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the finished runs, the table and the figures.")]
 Items = Annotated[int | None, typer.Option(help="Train on this many items only. Use it for a short trial.", min=1)]
 Scale = Annotated[
     str | None,
     typer.Option(
-        help="paper: train the paper's networks on images; this is fast only on a GPU. desk: train small networks on "
-        "features from a frozen network. Default: paper if there is a GPU, else desk. Experiments on MNIST have "
-        "no --scale."
+        help="paper: train the networks of Gao et al. (2022) on images; this is fast only on a GPU. desk: train small "
+        "networks on features from a frozen network. Default: paper if there is a GPU, else desk. Experiments on MNIST "
+        "have no --scale."
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Run at the paper's scale even without a GPU, which takes very long.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Run with --scale paper even without a GPU. This takes very long.")]
 Annotator = Annotated[
     list[str] | None,
     typer.Option(
@@ -85,32 +87,36 @@ Values = Annotated[
 ]
 
 GRIDS = {
-    "table1": "Table 1: MNIST, three annotators who err on images closer than epsilon to their weakness image, for "
-    "several values of epsilon. --methods also accepts fusion-shared-heads and mbem-any-epoch.",
-    "supp1": "Supplement A: MNIST, five annotators, each correct on 3 classes and wrong on the others "
-    "(hammer-spammer).",
-    "crowd": "Beyond the paper: MNIST as in table1, at epsilon 30, with one to eight annotators.",
-    "missing": "Beyond the paper: MNIST as in table1, at epsilon 30, with a share of the labels missing at random.",
-    "uniform": "Beyond the paper: Table 1 with gated, the same training recipe for all methods, and no gold "
-    "labels for choosing the epoch.",
-    "kinds": "Beyond the paper: six kinds of wrong labels on MNIST, at epsilon 28, 30 and 32. --values takes kinds "
-    "with an epsilon, such as 'looks 30'. --methods also accepts 'gated 50 gold' and 'majority-vote 50 gold', which "
-    "train with 50 gold labels; 10 and 200 are also possible.",
-    "hammer": "Beyond the paper: hammer-spammer annotators, the same training recipe for all methods, and no gold "
-    "labels for choosing the epoch.",
-    "triples": "Beyond the paper: MNIST as in table1, with other weakness images for the three annotators.",
-    "half-missing": "Beyond the paper: MNIST as in table1, at epsilon 32, with half of the labels missing.",
-    "features": "Beyond the paper: table2 on frozen features of CIFAR-100, without gold labels for choosing the epoch.",
-    "odd-even": "Beyond the paper: MNIST with two classes. --methods also accepts 'gated 50 gold', as in kinds.",
-    "rare": "Beyond the paper: two classes, one with 5 % of the items. --methods also accepts 'gated "
+    "table1": "Gao et al. (2022), Table 1: MNIST, three annotators who err on images closer than epsilon to their "
+    "weakness image, for several values of epsilon. --methods also accepts fusion-shared-heads and mbem-any-epoch.",
+    "supp1": "Gao et al. (2022), Supplement A: MNIST, five annotators, each correct on 3 classes and wrong on the "
+    "others (hammer-spammer).",
+    "crowd": "Not in Gao et al. (2022): MNIST as in table1, at epsilon 30, with one to eight annotators.",
+    "missing": "Not in Gao et al. (2022): MNIST as in table1, at epsilon 30, with a share of the labels missing at "
+    "random.",
+    "uniform": "Not in Gao et al. (2022): as table1, but also with the method gated, with the same training recipe for "
+    "all methods, and without gold labels for choosing the epoch.",
+    "kinds": "Not in Gao et al. (2022): six kinds of wrong labels on MNIST, at epsilon 28, 30 and 32. --values takes "
+    "kinds with an epsilon, such as 'looks 30'. --methods also accepts 'gated 50 gold' and 'majority-vote 50 gold', "
+    "which train with 50 gold labels; 10 and 200 are also possible.",
+    "hammer": "Not in Gao et al. (2022): hammer-spammer annotators, with the same training recipe for all methods, and "
+    "without gold labels for choosing the epoch.",
+    "triples": "Not in Gao et al. (2022): MNIST as in table1, with other weakness images for the three annotators.",
+    "half-missing": "Not in Gao et al. (2022): MNIST as in table1, at epsilon 32, with half of the labels missing.",
+    "features": "Not in Gao et al. (2022): as table2, but on frozen features of CIFAR-100, and without gold labels for "
+    "choosing the epoch.",
+    "odd-even": "Not in Gao et al. (2022): MNIST with two classes. --methods also accepts 'gated 50 gold', as in "
+    "kinds.",
+    "rare": "Not in Gao et al. (2022): two classes, one with 5 % of the items. --methods also accepts 'gated "
     "50 gold', as in kinds.",
-    "table2": "Table 2: CIFAR-100, three annotators with a weakness, several values of epsilon. --methods also accepts "
-    "fusion-latin.",
-    "table3": "Table 3: ImageNet-100, three annotators with a weakness, several values of epsilon.",
-    "supp2": "Supplement B: fusion with weights only, with confusion matrices only, and with both.",
-    "supp3": "Supplement B: networks as annotators that label their own training items or unseen items.",
-    "ablation-lambda": "Supplement B: different values of the penalty lambda.",
-    "ablation-bases": "Supplement B: different numbers M of basis permutations.",
+    "table2": "Gao et al. (2022), Table 2: CIFAR-100, three annotators with a weakness, several values of epsilon. "
+    "--methods also accepts fusion-latin.",
+    "table3": "Gao et al. (2022), Table 3: ImageNet-100, three annotators with a weakness, several values of epsilon.",
+    "supp2": "Gao et al. (2022), Supplement B: fusion with weights only, with confusion matrices only, and with both.",
+    "supp3": "Gao et al. (2022), Supplement B: the annotators are networks, which label items that they were trained "
+    "on, or unseen items.",
+    "ablation-lambda": "Gao et al. (2022), Supplement B: different values of the penalty lambda.",
+    "ablation-bases": "Gao et al. (2022), Supplement B: different numbers M of basis permutations.",
 }
 
 
@@ -217,11 +223,11 @@ def _with_models(experiment: Experiment, pairs: list[str]) -> Experiment:
 
 
 def _too_long(seconds: float, n_runs: int, jobs: int) -> str:
-    """Return the message that runs at the paper's scale take long without a GPU."""
+    """Return the message that runs with --scale paper take long without a GPU."""
     from crowdfuse.checks.durations import format_duration
 
     return (
-        f"there is no GPU, and {format_count(n_runs, 'run')} at the paper's scale would take about "
+        f"there is no GPU, and {format_count(n_runs, 'run')} with --scale paper would take about "
         f"{format_duration(seconds)} (--jobs {jobs}, estimated from a few steps). Add --yes to run anyway, reduce the "
         "work (--values, --methods, --epochs, --items), or use --scale desk"
     )
@@ -253,8 +259,8 @@ def twomoon(
     split: Annotated[
         str,
         typer.Option(
-            help="Share of the points that are used for training. text: four fifths, as in the paper's text. code: "
-            "one fifth, as in the paper's code."
+            help="Share of the points that are used for training. text: four fifths, as in the text of Gao et al. "
+            "(2022). code: one fifth, as in their code."
         ),
     ] = "text",
     epochs: Annotated[int, typer.Option(help="Number of steps of full-batch SGD.", min=1)] = 400,
@@ -263,7 +269,10 @@ def twomoon(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Two moons: train on each of two annotators alone and on both, with different penalties and bases."""
+    """Two-moons data of Gao et al. (2022): train on the labels of each of two annotators alone, and fusion on both.
+
+    Fusion is trained with and without its penalty, and with two kinds of confusion matrices.
+    """
     from crowdfuse.experiments.two_moons import train_all_variants
     from crowdfuse.experiments.two_moons_tables import render_markdown, write_twomoon_report
     from crowdfuse.io.files import write_json

@@ -13,7 +13,7 @@ from crowdfuse.cli.options import Force, Threads, print_errors, refuse_same, use
 
 @print_errors
 def review(
-    run: Annotated[Path, typer.Argument(help="Run folder written by crowdfuse fit.")],
+    run: Annotated[Path, typer.Argument(help="Run folder written by 'crowdfuse fit'.")],
     export: Annotated[
         Path | None,
         typer.Option(
@@ -71,12 +71,12 @@ def _export(run: Path, out: Path, force: bool) -> None:
     refuse_same(out, run / DECISIONS_FILE)
     if not (run / DECISIONS_FILE).exists():
         raise FileNotFoundError(
-            f"{run / DECISIONS_FILE} does not exist: nothing is settled yet. Start with crowdfuse review {run}"
+            f"{run / DECISIONS_FILE} does not exist: nothing is settled yet. Start with: crowdfuse review {run}"
         )
     rows, last = read_gold_rows(run)
     if not rows:
         raise ValueError(
-            f"all decisions in {run / DECISIONS_FILE} were undone, so there is nothing to export; decide items with "
+            f"all decisions in {run / DECISIONS_FILE} were undone, so there is nothing to export; decide items with: "
             f"crowdfuse review {run}"
         )
     write_text(out, gold_csv(rows))

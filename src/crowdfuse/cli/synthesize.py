@@ -37,76 +37,88 @@ def synthesize(
     epsilon: Annotated[
         str | None,
         typer.Option(
-            help="weakness: annotators err on images within this Euclidean distance of their weakness image. One "
-            "number, or one per annotator, separated by commas."
+            help="For --rule weakness: annotators err on images within this Euclidean distance of their weakness "
+            "image. One number, or one per annotator, separated by commas."
         ),
     ] = None,
     weakness: Annotated[
-        str | None, typer.Option(help="weakness: row number of each annotator's weakness image, separated by commas.")
+        str | None,
+        typer.Option(
+            help="For --rule weakness: row number of each annotator's weakness image in the data set, separated by "
+            "commas."
+        ),
     ] = None,
     accuracies: Annotated[
         str | None,
         typer.Option(
-            help="weakness: target accuracy of each annotator, separated by commas; cannot be combined with --weakness."
+            help="For --rule weakness: target accuracy of each annotator, separated by commas; cannot be combined with "
+            "--weakness."
         ),
     ] = None,
     wrong: Annotated[
         str | None,
         typer.Option(
-            help="weakness: which wrong label is given. uniform: a random wrong class, as in the paper. any: a "
-            "random class. looks: the class of the weakness image. shift: the class whose number is higher by a "
-            "fixed amount (modulo the number of classes). neighbour: the most similar class. copy: the same "
-            "wrong class for all annotators."
+            help="For --rule weakness: which wrong label is given. uniform: a random wrong class, as in Gao et al. "
+            "(2022). any: a random class. looks: the class of the weakness image. shift: the class whose number is "
+            "higher by a fixed amount (modulo the number of classes). neighbour: the most similar class. copy: the "
+            "same wrong class for all annotators."
         ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help="hammer-spammer: class (each annotator is right on some classes and wrong on the others) or annotator "
-            "(some annotators are always right, the others guess)."
+            help="For --rule hammer-spammer: class (each annotator is right on some classes and wrong on the others) "
+            "or annotator (some annotators are always right, the others guess)."
         ),
     ] = None,
     n_correct: Annotated[
         int | None,
-        typer.Option(help="hammer-spammer by class: number of classes on which each annotator is right.", min=0),
+        typer.Option(
+            help="For --rule hammer-spammer --by class: number of classes on which each annotator is right.", min=0
+        ),
     ] = None,
     n_hammers: Annotated[
         int | None,
-        typer.Option(help="hammer-spammer by annotator: number of annotators who are always right (hammers).", min=0),
+        typer.Option(
+            help="For --rule hammer-spammer --by annotator: number of annotators who are always right (hammers).", min=0
+        ),
     ] = None,
     p: Annotated[
         float | None,
         typer.Option(
-            help="hammer-spammer: probability that an annotator is a hammer, drawn for each class or once "
+            help="For --rule hammer-spammer: probability that an annotator is a hammer, drawn for each class or once "
             "for all items (see --by). Replaces --n-correct and --n-hammers."
         ),
     ] = None,
     habits: Annotated[
         str | None,
         typer.Option(
-            help="habit: the classes that each annotator confuses. 5:6+3:8,1:2 means two habits for the first "
-            "annotator (5 with 6, and 3 with 8), and one for the second."
+            help="For --rule habit: the classes that each annotator confuses. For example, 5:6+3:8,1:2 means two "
+            "habits for the first annotator (5 with 6, and 3 with 8), and one for the second."
         ),
     ] = None,
     n_habits: Annotated[
         int | None,
-        typer.Option(help="habit: number of random habits per annotator; cannot be combined with --habits.", min=1),
+        typer.Option(
+            help="For --rule habit: number of random habits per annotator; cannot be combined with --habits.", min=1
+        ),
     ] = None,
     share: Annotated[
         str | None,
         typer.Option(
-            help="habit: share of the items of a confused class that get the wrong label. One number, or one per "
-            "annotator."
+            help="For --rule habit: share of the items of a confused class that get the wrong label. One number, or "
+            "one per annotator."
         ),
     ] = None,
     n_annotators: Annotated[
-        int | None, typer.Option(help="hammer-spammer and habit: number of annotators.", min=1)
+        int | None, typer.Option(help="For --rule hammer-spammer or habit: number of annotators.", min=1)
     ] = None,
     missing: Annotated[float, typer.Option(help="Share of the labels to remove at random.")] = 0.0,
     items: Annotated[
         int | None,
         typer.Option(
-            help="Use only the first items of the data set, this many. Default: all items (MNIST: the first 55,000).",
+            help="Number of items to use, from the start of the data set. Default: all items (MNIST: the first "
+            "55,000).",
             min=2,
         ),
     ] = None,

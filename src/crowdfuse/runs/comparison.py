@@ -62,8 +62,8 @@ class Split:
 class Comparison:
     """A comparison of methods on the data of a job. The data has already been read and checked.
 
-    The object is callable, as every `RunExecutor`: it takes a run and a checkpoint folder, trains the classifier of the
-    run, and returns the results.
+    The object is callable: `comparison(run, checkpoint)` trains the classifier of one run (one method with one seed),
+    stores checkpoints in the folder `checkpoint`, and returns the results on the test set.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ class Comparison:
     data : JobData
         The content of the files.
     test_share : float
-        Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. Not used if at
-        least 100 items have a gold label but no annotator labels, because these are then the test set; see
-        `Comparison.split`.
+        Share (between 0 and 1) of the labelled items that are drawn at random as test items, anew for each seed. If
+        there are gold labels, only labelled items with a gold label are drawn. Not used if at least 100 items have a
+        gold label but no annotator labels, because these items are then the test set; see `Comparison.split`.
 
     See Also
     --------
@@ -93,7 +93,7 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """Name of the metric that ranks the methods."""
+        """Name of the metric that ranks the methods: "test_accuracy" with gold, otherwise "held_out_likelihood"."""
         return GOLD_METRIC if self.has_gold else HELD_OUT_METRIC
 
     @cached_property
@@ -160,7 +160,9 @@ class Comparison:
         if n_test < MIN_TEST_ITEMS:
             error = 50 / np.sqrt(n_test)
             n_items = format_count(n_test, "item")
-            notes.append(f"only {n_items} to test on: the standard error of an accuracy is up to {error:.0f} points")
+            notes.append(
+                f"only {n_items} to test on: the standard error of an accuracy is up to {error:.0f} percentage points"
+            )
         return notes
 
     def _held_out_notes(self, n_test: int) -> list[str]:
@@ -170,20 +172,23 @@ class Comparison:
             "method is scored by the probability (%) that it gives to each label of these items, given the item and "
             "its other labels. The score is the geometric mean over all labels. Where annotators disagree, no method "
             "reaches 100",
-            "without gold labels, mistakes that all annotators make together cannot be detected. Gold labels "
-            "(--gold) of 100 items show differences of 10 points; gold labels of 1,000 items show differences of 3",
+            "without gold labels, mistakes that all annotators make together cannot be detected. With gold labels "
+            "(--gold) of 100 items, differences of about 10 percentage points between methods can be detected; with "
+            "gold labels of 1,000 items, differences of about 3 percentage points",
         ]
 
     def _gold_notes(self, n_test: int, methods: Sequence[str]) -> list[str]:
         """Return the remarks on a comparison with gold labels."""
         n_unlabelled = len(self.unlabelled_gold)
         n_drawn = n_test - n_unlabelled
-        parts = [f"{format_count(n_unlabelled, 'gold item')} without labels"] if n_unlabelled else []
+        parts = [f"{format_count(n_unlabelled, 'item')} with gold but no annotator labels"] if n_unlabelled else []
         if n_drawn:
-            parts.append(f"{n_drawn:,} of the gold items with labels, drawn by each seed and kept out of training")
+            n_items = format_count(n_drawn, "item")
+            parts.append(f"{n_items} with gold and annotator labels, drawn anew for each seed and kept out of training")
         notes = [f"tested on {' and '.join(parts)}; gold labels are not used to choose epochs or settings"]
         if n_unlabelled and n_drawn:
-            notes.append(f"'{LABEL_VOTE}' is scored on the {format_count(n_drawn, 'test item')} with labels")
+            n_items = format_count(n_drawn, "test item")
+            notes.append(f"the baseline '{LABEL_VOTE}' is scored only on the {n_items} with annotator labels")
         n_train = len(np.setdiff1d(self.data.gold[0], self.split(0).test)) if self.data.gold else 0
         if n_train and "true-label" in methods:
             notes.append(
@@ -204,8 +209,8 @@ class Comparison:
         -------
         baselines : list of Baseline
             The first baseline predicts the most frequent class of the training labels for every item. If there are gold
-            labels, the second baseline is the majority vote of each test item's labels. It has no results if no test
-            item has labels.
+            labels, the second baseline is the majority vote of each test item's annotator labels; it has no scores if
+            no test item has annotator labels.
         """
         ann = self.data.train_annotations
         frequent, votes = [], []
@@ -231,6 +236,7 @@ class Comparison:
         Returns
         -------
         cells : list of Cell
+            The runs, each with its row in the table of results.
 
         Raises
         ------
@@ -267,10 +273,11 @@ class Comparison:
         }
 
     def check_cells(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
-        """Prepare every run without training, so that errors appear before any training starts.
+        """Check one run of each method without training it, so that errors appear before any training starts.
 
-        Runs that cannot be trained are left out: single-annotator runs of annotators without labels in the training
-        set, and runs of methods that cannot learn from these labels.
+        The run with the last seed of each method is checked; for single-annotator, one run of each annotator. If it
+        cannot be trained, the runs of all seeds are left out. This is the case for an annotator without labels in the
+        training set, and for a method that cannot learn from these labels.
 
         Parameters
         ----------
@@ -379,8 +386,8 @@ class Comparison:
         if "folds" in settings:
             if not estimator_class(method).cross_fits_itself:
                 raise ValueError(
-                    f"--set folds: in a comparison, {method} is trained once, without folds; leave out {method} "
-                    "(--methods), or leave out --set folds"
+                    f"--set folds: in a comparison, {method} is trained once, without folds; remove {method} from "
+                    "--methods, or leave out --set folds"
                 )
             folds = check_folds(settings["folds"])
         settings = {name: value for name, value in settings.items() if name != "folds"}
@@ -416,9 +423,9 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
         The files to read, and the settings that all methods share. `job.gold` is the file of gold labels used for
         testing.
     test_share : float
-        Share of the labelled items (between 0 and 1) that each seed moves from training to the test set. Not used if at
-        least 100 items have a gold label but no annotator labels, because these are then the test set; see
-        `Comparison.split`.
+        Share (between 0 and 1) of the labelled items that are drawn at random as test items, anew for each seed. If
+        there are gold labels, only labelled items with a gold label are drawn. Not used if at least 100 items have a
+        gold label but no annotator labels, because these items are then the test set; see `Comparison.split`.
 
     Returns
     -------
@@ -440,8 +447,9 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
 def applicable_methods(comparison: Comparison) -> tuple[list[str], list[str]]:
     """Return the methods that are compared by default.
 
-    These are all methods, with two exceptions: single-annotator is left out if there are many annotators, because it
-    trains one classifier per annotator, and true-label if there are no gold labels to train on.
+    These are all methods, with two exceptions. The method single-annotator is left out if there are more than 5
+    annotators, because it trains one classifier per annotator. The method true-label is left out if there are no gold
+    labels to train on.
 
     Parameters
     ----------

@@ -17,14 +17,14 @@ MOST_FREQUENT, LABEL_VOTE = "always the most frequent class", "majority vote of 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A row of the table that needs no training.
+    """A baseline: a row in the table of a comparison that needs no training.
 
     Parameters
     ----------
     name : str
-        What it does.
+        Name of the baseline in the table, such as "majority vote of the labels".
     scores : dict of str to float
-        Its figures, by the key of the column; a column that is absent is unknown.
+        Score for each metric, by the name of the metric, such as "test_accuracy". Metrics without a score are absent.
     """
 
     name: str
@@ -94,7 +94,8 @@ def score_vote(test: Annotations, gold: IntArray, seed: int) -> dict[str, float]
     Returns
     -------
     scores : dict of str to float
-        Empty if no test item has labels. There is no log loss, because vote shares of 0 would make it infinite.
+        The dict is empty if no test item has labels. It has no log loss, because vote shares of 0 would make the log
+        loss infinite.
     """
     rows = np.flatnonzero(np.diff(test.indptr) > 0)
     if not len(rows):

@@ -1,6 +1,6 @@
-"""The figures that methods are compared by on test items, and the columns of the table that shows them.
+"""The metrics by which methods are compared on test items, and the columns of the table that shows them.
 
-A new figure with gold labels needs a key and a title in `COLUMNS`, and its value in `score_predictions`.
+A new metric that needs gold labels needs a key and a title in `COLUMNS`, and its value in `score_predictions`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def score_predictions(
 
 
 def format_score(name: str, score: float | None) -> str:
-    """Return a figure for a cell: a log loss with three digits, everything else in percent."""
+    """Return a score as text for a table: a log loss with three decimals, any other score in percent, None as "—"."""
     if score is None:
         return UNKNOWN
     return f"{score:.3f}" if name == LOG_LOSS else f"{100 * score:.2f}"

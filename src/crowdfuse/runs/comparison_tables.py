@@ -1,4 +1,4 @@
-"""Tables of a comparison on a user's own data: the best method first, baselines between them, and differences."""
+"""Tables of a comparison on a user's own data: methods and baselines, best first, and differences of methods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CLEAR_STANDARD_ERRORS = 2  # a difference of fewer standard errors may be chance
 def write_comparison(
     table: Table, metric: str, notes: list[str], baselines: Sequence[Baseline], folder: Path
 ) -> dict[str, Any]:
-    """Write `table.md` and `table.json`, and return the numbers."""
+    """Write `table.md` and `table.json`, and return the content of `table.json`."""
     numbers = collect_numbers(table, metric, notes, baselines)
     write_text(folder / "table.md", render_markdown(table, metric, notes, baselines))
     write_json(folder / "table.json", numbers)
@@ -39,14 +39,21 @@ def write_comparison(
 
 
 def best_method(table: Table) -> str:
-    """Return the method with the highest mean. The upper bound and methods that failed a sanity check come last."""
+    """Return the method with the highest mean score.
+
+    A method that failed a sanity check is returned only if all methods failed one. The method true-label, which is
+    trained on gold labels, is returned only if it is the only method.
+    """
     rivals = [row for row in table.rows if row != UPPER_BOUND] or table.rows
     refused = failed_checks(table)
     return max(rivals, key=lambda row: (row not in refused, table.entries[row, ""].mean))
 
 
 def failed_checks(table: Table) -> dict[str, str]:
-    """Return, by method, the sanity checks that failed in any run, as text; empty if runs are scored by gold."""
+    """Return a description of the failed sanity checks for each method that failed any, by name of the method.
+
+    Sanity checks are made only in comparisons without gold labels.
+    """
     found = {}
     for (row, *_), record in table.records.items():
         if record.result.get("failed_checks"):
@@ -55,7 +62,7 @@ def failed_checks(table: Table) -> dict[str, str]:
 
 
 def collect_numbers(table: Table, metric: str, notes: list[str], baselines: Sequence[Baseline]) -> dict[str, Any]:
-    """Return all numbers, for JSON."""
+    """Return the content of `table.json`: scores, baselines, differences between methods, and notes."""
     names = [*list(COLUMNS[metric])[1:], *EXTRA_METRICS]
     return {
         "metric": metric,
@@ -73,7 +80,7 @@ def collect_numbers(table: Table, metric: str, notes: list[str], baselines: Sequ
 
 
 def render_text(table: Table, metric: str, baselines: Sequence[Baseline]) -> str:
-    """Return the table as aligned text of at most 80 columns, the best method first; titles take two lines."""
+    """Return the table as aligned text of at most 80 columns, the best method first. The header takes two lines."""
     header, rows = _table_cells(table, metric, baselines)
     rows = [[_shorten(row[0]), *row[1:]] for row in rows]
     first_line, second_line = zip(*map(_two_lines, header), strict=True)
@@ -198,7 +205,7 @@ def _shorten(name: str) -> str:
 
 
 def pair_rows(table: Table) -> list[tuple[PairedDifference, float | None]]:
-    """Return the difference of every pair of methods, and how often both predict the same class (0 to 1)."""
+    """Return the difference of each pair of methods, and the share of items for which both predict the same class."""
     same = {(one, other): share for one, other, share in _prediction_agreement(table)}
     order = {row: at for at, row in enumerate(table.rows)}
     found = []

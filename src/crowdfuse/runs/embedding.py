@@ -61,8 +61,8 @@ def embed(
 
     The file holds four arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
     folder), `short_names` (the same paths without file extension) and `image_folder` (the path of the folder relative
-    to the file). The item ids of labels must therefore be these image paths, with or without extension. If a run uses
-    the features as inputs, its report and its review page show the images.
+    to the file). If you train on this file, the item ids in the file of labels must be these image paths, with or
+    without extension. The report and the review page of the run then show the images.
 
     All files are first read once, so that errors appear before any feature is computed. Images are decoded in batches,
     so they need not all fit into memory.
@@ -167,14 +167,14 @@ def _compute_features(
             features = frozen(pixels)
             if features.shape[1] != n_features:
                 raise ValueError(
-                    f"the backbone returns {n_features:,} features per image, but {features.shape[1]:,} in a batch of "
-                    f"{len(batch)}; this number must be the same for all batches"
+                    f"the backbone returns {n_features:,} features per image, but {features.shape[1]:,} per image in a "
+                    f"batch of {len(batch)}; it must return the same number of features for all batches"
                 )
             bad = ~np.isfinite(features).all(1)
             if bad.any():
                 raise ValueError(
                     f"the features of {format_names(names[batch[bad]])} are NaN, infinite, or too large for float32; "
-                    "check the image, and whether the backbone expects pixels of another range (--mean, --std)"
+                    "check the image, and whether the backbone expects pixel values in another range (--mean, --std)"
                 )
             X[batch] = features
             progress.advance(task, len(batch))
@@ -189,10 +189,10 @@ def _readable_rows(
     rows = np.setdiff1d(np.arange(len(paths)), list(bad))
     left_out = tuple(paths[row].relative_to(folder).as_posix() for row in bad)
     if bad and (on_unreadable == "error" or not len(rows)):
-        advice = ", or leave them out with --on-unreadable skip (on_unreadable='skip')" if len(rows) else ""
+        advice = ", or leave them out with --on-unreadable skip (in Python: on_unreadable='skip')" if len(rows) else ""
         raise ValueError(
-            f"{folder}: {format_count_with_verb(len(bad), 'image')} not readable: {format_names(left_out)}. The first: "
-            f"{next(iter(bad.values()))}. Repair or remove them{advice}"
+            f"{folder}: {format_count_with_verb(len(bad), 'image')} not readable: {format_names(left_out)}. Error for "
+            f"the first image: {next(iter(bad.values()))}. Repair or remove these files{advice}"
         )
     return rows, left_out
 

@@ -24,12 +24,12 @@ FEATURES_FILE = "features.safetensors"
 
 
 def write_encoded(inputs: Inputs, run: Path) -> None:
-    """Store encoded inputs and their encoder in a run folder. Inputs that are not encoded are not stored.
+    """Store encoded inputs (the features that an encoder computed from texts or images) and the encoder of a run.
 
     Parameters
     ----------
     inputs : Inputs
-        The inputs that the network reads.
+        The inputs of the network. Nothing is stored unless they are an `EncodedInputs` object.
     run : Path
         The run folder.
     """
@@ -62,8 +62,8 @@ def use_encoded(loaded: LoadedInputs, run: Path) -> LoadedInputs:
     Returns
     -------
     loaded : LoadedInputs
-        Its `inputs` are `EncodedInputs`. If the folder holds no encoded form of these inputs, `loaded` is returned
-        unchanged.
+        A copy whose attribute `inputs` is an `EncodedInputs` object. If the run folder holds no encoded form of these
+        inputs, `loaded` is returned unchanged.
     """
     path = run / ENCODED_FOLDER / FEATURES_FILE
     if not path.exists():

@@ -140,8 +140,8 @@ def _check_and_read(
 def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | None = None) -> dict[str, Any]:
     """Continue a stopped run with its stored settings and the same files.
 
-    The result is bit-identical to the result of an uninterrupted run. The number of processes may differ from the
-    number in the stopped run.
+    The result is bit-identical to the result of an uninterrupted run, even if `jobs` differs. The number of processes
+    that torchrun starts may differ, too, but then the result is not bit-identical.
 
     Parameters
     ----------
@@ -262,16 +262,16 @@ def _refuse_different_files(hashes: dict[str, str]) -> None:
         for name, value in all_hashes[0].items():
             if others[name] != value:
                 raise AllProcessesError(
-                    f"process {number + 1} of {len(all_hashes)} has read a different file of {name} than process 1; "
+                    f"process {number + 1} of {len(all_hashes)} has read other data for {name} than process 1; "
                     "copy the same files to every machine"
                 )
 
 
 def _refuse_changed(out: Path, stored: dict[str, str], current: dict[str, str]) -> None:
-    """Raise an error if a file does not have the hash that the run recorded."""
+    """Raise an error if the data of the run do not have the hashes that the run recorded."""
     changed = [name for name, value in current.items() if stored.get(name) != value]
     if changed:
         raise ValueError(
-            f"cannot resume {out}: {' and '.join(changed)} changed since it was started (the hash differs from the "
-            f"hash in {out / RUN_SETTINGS_FILE}). Restore the old files, or start a new run"
+            f"cannot resume {out}: the data for {' and '.join(changed)} changed since the run was started (the hash "
+            f"differs from the hash in {out / RUN_SETTINGS_FILE}). Restore the old files, or start a new run"
         )

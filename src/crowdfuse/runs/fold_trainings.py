@@ -64,7 +64,7 @@ def cross_fit_run(classifier: CrowdClassifier, job: Job, data: JobData, out: Pat
 def run_fold_trainings(
     classifier: CrowdClassifier, job: Job, data: JobData, prepared: PreparedTraining | None
 ) -> list[FoldTraining]:
-    """Return the trainings of the folds of a run.
+    """Return the training runs on the cross-fitting folds of a run, without starting them.
 
     Parameters
     ----------
@@ -75,7 +75,8 @@ def run_fold_trainings(
     data : JobData
         The data of the run.
     prepared : PreparedTraining or None
-        The prepared training, needed if the method cross-fits itself.
+        Result of `CrowdClassifier.prepare`. Needed only if the classifier is cross-fitted within `fit` (if its class
+        attribute `cross_fits_itself` is True).
 
     Returns
     -------
@@ -90,7 +91,11 @@ def run_fold_trainings(
 
 
 def training_costs(classifier: CrowdClassifier, job: Job, data: JobData) -> tuple[float, ...]:
-    """Return the expected time of each training of a run: those of `fit`, and one per fold of the cross-fitting."""
+    """Return the expected time of each training run of a job, in an arbitrary unit.
+
+    The training runs that `fit` makes come first. If cross-fitting follows after `fit`, one training run per fold comes
+    next.
+    """
     n_items = len(trained_rows(classifier, data.train_annotations, _training_gold(classifier, data)))
     n_folds = 0 if classifier.cross_fits_itself else count_folds(job.n_folds, n_items)
     return classifier.training_costs(n_items) + (1.0,) * n_folds
@@ -105,27 +110,28 @@ def _training_gold(classifier: CrowdClassifier, data: JobData) -> IntArray | Non
 def train_in_processes(
     trainings: Sequence[FoldTraining], costs: Sequence[float], out: Path, jobs: int, verbose: int, n_before: int = 0
 ) -> bool:
-    """Run the trainings of folds in separate processes, except those whose predictions are stored.
+    """Train classifiers on folds in separate processes. Folds whose predictions are already stored are skipped.
 
     Parameters
     ----------
     trainings : sequence of FoldTraining
-        All trainings of folds.
+        All training runs on folds.
     costs : sequence of float
-        Expected time of each training, in any unit; if it is longer than `trainings`, other trainings follow.
+        Expected time of each training run, in an arbitrary unit. If `costs` is longer than `trainings`, the further
+        entries are for training runs that come after this function; the printed time left includes them.
     out : Path
         The run folder.
     jobs : int
         Number of processes.
     verbose : int
-        Whether to print a line per training.
+        Whether to print a line after each training run.
     n_before : int, default=0
-        Number of trainings of the run that were finished before, for the lines.
+        Number of training runs that were finished before this function was called. The printed numbers include them.
 
     Returns
     -------
     finished : bool
-        False if a training was interrupted.
+        False if a training run was interrupted.
     """
     folder = out / FOLDS_FOLDER
     left = [number for number, training in enumerate(trainings) if not training.file(folder).exists()]

@@ -78,8 +78,8 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
         return Job.from_json(stored["job"]), dict(stored["hashes"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged: 'crowdfuse fit' does not write such content ({error!r}); restore it, "
-            "or run crowdfuse fit again"
+            f"{path} is damaged: its content is not what 'crowdfuse fit' writes ({error!r}); restore the file, "
+            "or run 'crowdfuse fit' again"
         ) from error
 
 
@@ -87,20 +87,20 @@ def _check_format(path: Path, stored: dict[str, Any]) -> None:
     """Raise an error if the run folder has another format; the message says what to do."""
     if "job" not in stored:
         raise ValueError(
-            f"{path} is damaged: it lacks 'job', which 'crowdfuse fit' writes; restore it, or run crowdfuse fit again"
+            f"{path} is damaged: the entry 'job' is missing; restore the file, or run 'crowdfuse fit' again"
         )
     version = stored.get("format_version", 1)
     if version == RUN_FORMAT_VERSION:
         return
     is_newer = isinstance(version, int) and version > RUN_FORMAT_VERSION
     advice = (
-        "install a newer crowdfuse"
+        "Install a newer version of crowdfuse"
         if is_newer
-        else "run crowdfuse fit again; crowdfuse review --export still reads the decisions of reviewers"
+        else "Run 'crowdfuse fit' again. Decisions of reviewers can still be exported with 'crowdfuse review --export'"
     )
     raise RunFormatError(
-        f"{path.parent} has run format {version}, from {'a newer' if is_newer else 'an older'} version of crowdfuse; "
-        f"this version reads format {RUN_FORMAT_VERSION}: {advice}"
+        f"{path.parent} was written by {'a newer' if is_newer else 'an older'} version of crowdfuse: its run format is "
+        f"{version}, but this version of crowdfuse reads only run format {RUN_FORMAT_VERSION}. {advice}"
     )
 
 
@@ -109,14 +109,14 @@ def read_json_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}); restore it, or run crowdfuse fit again") from error
+        raise ValueError(f"{path} is damaged ({error}); restore it, or run 'crowdfuse fit' again") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: it does not hold a JSON object; restore it, or run crowdfuse fit again")
+        raise ValueError(f"{path} is damaged: it does not hold a JSON object; restore it, or run 'crowdfuse fit' again")
     return content
 
 
 def refuse_replacing(out: Path, job: Job) -> None:
-    """Raise an error unless `out` is a run folder that holds no decisions and no file that the job reads."""
+    """Raise an error unless `out` is a run folder without decisions of reviewers and without files of the job."""
     refuse_foreign(out, RUN_SETTINGS_FILE)
     if (out / DECISIONS_FILE).exists():
         raise FileExistsError(

@@ -49,12 +49,12 @@ class Job:
         expects. If None and there is no encoder, images keep their size if all have the same size and it is at most 96
         x 96. Otherwise they are resized to 64 x 64.
     folds : int, default=5
-        Number of cross-fitting folds for the consensus. One more classifier is trained per fold, on the items outside
-        the fold, and predicts the items in the fold. If 0, only the model is trained, and the consensus contains a
-        warning that its confidence is too high.
+        Number of cross-fitting folds. For the consensus, the items in each fold are predicted by classifiers that are
+        trained only on the items outside the fold. If 0, there is no cross-fitting, and the confidence of the consensus
+        may be too high.
     effort : {"normal", "low"}, default="normal"
-        "low" trains only one model: `folds` is ignored. Parameters that are not in `settings` get the cheapest values
-        of the method (`low_effort_settings`).
+        "low" trains only one model, without cross-fitting: `folds` is ignored. Parameters of the classifier that are
+        not in `settings` get the values for which training is fastest (the class attribute `low_effort_settings`).
     threads : int, default=1
         Number of CPU threads. The number affects how floating-point sums are rounded, so a resumed run uses the same
         number.
@@ -106,8 +106,8 @@ class Job:
         """
         if "reading" not in content:
             raise ValueError(
-                "the stored job has no 'reading' and may come from an older version of crowdfuse; run "
-                "crowdfuse fit again"
+                "the stored job has no entry 'reading', so it may come from an older version of crowdfuse; run "
+                "'crowdfuse fit' again"
             )
         return cls(**content | {"reading": Reading(**content["reading"])})
 
@@ -129,7 +129,11 @@ class Job:
 
     @property
     def n_folds(self) -> int:
-        """Number of folds to train after the model: `folds`; 0 with low effort or if the method cross-fits itself."""
+        """Number of folds on which classifiers are trained after the model.
+
+        Equal to `folds` for most methods. 0 if `effort` is "low", or if the method does its cross-fitting while the
+        model is trained, as consensus-training does.
+        """
         return 0 if self.effort == "low" or estimator_class(self.method).cross_fits_itself else self.folds
 
     @property
@@ -144,9 +148,9 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
     Parameters
     ----------
     job : Job
-        The job. Only `method` and `settings` are used.
+        The job. Only `method`, `settings`, `effort` and `folds` are used.
     out : Path, default=None
-        Folder for the checkpoint.
+        Folder for the checkpoint. If None, no checkpoint is stored.
     verbose : int, default=0
         Whether training shows its progress.
 
@@ -178,7 +182,7 @@ def make_classifier(job: Job, out: Path | None = None, verbose: int = 0) -> Crow
     seed = job.settings.get("random_state", 0)
     if type(seed) is not int or seed < 0:
         raise ValueError(
-            f"random_state must be a whole number of at least 0, so that the run can be resumed, got {seed!r}"
+            f"random_state must be a whole number of at least 0 (a run that is resumed uses it again), got {seed!r}"
         )
     settings: dict[str, Any] = {"folds": job.folds} if cls.cross_fits_itself else {}
     settings |= cls.low_effort_settings if job.effort == "low" else {}
@@ -221,7 +225,7 @@ def _describe_type(hint: Any) -> str:
 
 
 def resolve_job_path(run: Path, path: str) -> Path:
-    """Find a file whose path is stored in a job. A relative path may start from another folder than the current one.
+    """Find a file whose path is stored in a job, even if the job was started in another folder than the current one.
 
     Parameters
     ----------

@@ -38,12 +38,12 @@ class JobData:
     train_annotations : Annotations
         The labels used for training: `all_annotations` without the items in `validation` and `test`.
     gold : tuple of ndarray or None
-        Row numbers and true classes of the gold items used for training; None if the job has no such file.
-    validation : tuple of ndarray or None
-        Row numbers and true classes of the gold items used to choose the epoch; None if the job has no such file.
-    test : tuple of ndarray or None
-        Row numbers and true classes of the gold items used to score the trained model; None if the job has no such
+        Row numbers and gold labels of the items whose gold labels are used for training; None if the job has no such
         file.
+    validation : tuple of ndarray or None
+        Row numbers and gold labels of the items used to choose the epoch; None if the job has no such file.
+    test : tuple of ndarray or None
+        Row numbers and gold labels of the items used to score the trained model; None if the job has no such file.
     notes : list of str
         Messages for the user, for example how many items were left out.
     """
@@ -160,8 +160,8 @@ def _load_found(job: Job, found: ExportInputs | None) -> LoadedInputs:
     """Return the inputs in the file of labels; an error if it holds no inputs."""
     if found is None:
         raise ValueError(
-            f"found no texts or images in {job.labels}. If they are in another file or folder, name it with --inputs. "
-            "If they are in this file, name their field with --text"
+            f"found no texts or images in {job.labels}. If they are in another file or folder, give its path with "
+            "--inputs. If they are in this file, give the name of their column or field with --text"
         )
     return load_export_inputs(
         found,
@@ -236,7 +236,7 @@ def _refuse_unless_drop(job: Job, without_inputs: NDArray[Any], path: Path, load
             )
         raise ValueError(
             f"{format_count_with_verb(len(without_inputs), 'item')} in {path} but not in {job.inputs}: "
-            f"{format_names(without_inputs)} (its ids are {format_names(loaded.items, 3)}). "
+            f"{format_names(without_inputs)} (the ids in {job.inputs} are {format_names(loaded.items, 3)}). "
             f"{_advice(ids_to_strings(without_inputs), loaded)}"
         )
 

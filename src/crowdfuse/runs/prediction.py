@@ -35,7 +35,7 @@ class WrittenPredictions(NamedTuple):
     n_items : int
         The number of predictions.
     limitations : tuple of str
-        What the run knows against using the predictions or their confidence, one sentence each.
+        Known reasons not to rely on the predictions or on their confidence, one sentence each.
     """
 
     n_items: int
@@ -56,9 +56,9 @@ def predict_file(
     """Predict the class of every item in a file or folder of inputs, and write the predictions to a CSV file.
 
     The column `item` holds the ids as they are written in the labels of the run, so that the file can be joined with
-    the tables of the run. If an image is not among the items of the run, its id is its path relative to the folder. If
-    a file of texts has no ids, the row numbers are the ids. There is one exception: if the ids in the run are the texts
-    themselves, the new texts are the ids.
+    the tables of the run, such as `consensus.csv`. If an image is not among the items of the run, its id is its path
+    relative to the folder. If a file of texts has no ids, the row numbers are the ids. There is one exception: if the
+    ids in the run are the texts themselves, the new texts are the ids.
 
     Parameters
     ----------
@@ -70,21 +70,22 @@ def predict_file(
         - a file of features (`.npy`, `.npz`, `.csv`, `.tsv`, `.xlsx`, `.parquet`);
         - a table of texts;
         - a folder of images;
-        - an export or a table with the texts or image paths of items, with or without labels.
+        - an export of a labelling tool, or a table, with the texts or image paths of the items. Labels in it are
+          ignored.
     out : Path
         The CSV file to write, with columns `item`, `label` and `confidence`.
     proba : bool
         Whether to add a column `p_<class>` for each class, with its probability.
     item : str or None
-        Name of the column with the item ids. If None, the name that was given for the labels of the run, if the inputs
-        have such a column; otherwise a column with a usual name, such as item.
+        Name of the column with the item ids. If None, the column name that was given for reading the labels of the run
+        is used, if the inputs have this column; otherwise a column with a usual name, such as item.
     image_size : int or None
         Images are resized to this many pixels per side. If None, the size used in training.
     force : bool
         Whether to replace `out` if it exists.
     text : str or None, default=None
-        Name of the column of texts. If None, the column that was used in training; if there is no such column, a column
-        that is detected by its name or content.
+        Name of the column of texts. If None, the column name that was given for training is used, if the inputs have
+        this column; otherwise the column is detected by its name or content.
 
     Returns
     -------
@@ -106,10 +107,10 @@ def predict_file(
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder; give the name of a file")
     if not run.exists():
-        raise FileNotFoundError(f"{run}: no such run folder; create a run folder with crowdfuse fit")
+        raise FileNotFoundError(f"{run}: no such run folder; create a run folder with 'crowdfuse fit'")
     model = run / "model" if (run / "model").is_dir() else run
     if model == run and (run / RUN_SETTINGS_FILE).exists():
-        raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
+        raise FileNotFoundError(f"{run} has no model yet; finish the run with: crowdfuse fit --resume {run}")
     classifier = load(model)
     columns = getattr(classifier, "feature_names_in_", None)
     reading = read_job(model.parent)[0].reading if (model.parent / RUN_SETTINGS_FILE).exists() else Reading()

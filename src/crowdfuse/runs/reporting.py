@@ -90,10 +90,10 @@ def report_run(
     """
     check_settings(n_items, sensitivity)
     if not run.is_dir():
-        raise FileNotFoundError(f"{run}: no such run folder; create a run folder with crowdfuse fit")
+        raise FileNotFoundError(f"{run}: no such run folder; create a run folder with 'crowdfuse fit'")
     if not (run / RUN_SETTINGS_FILE).exists():
         raise FileNotFoundError(
-            f"{run} has no {RUN_SETTINGS_FILE}, so it is not a run folder; create a run folder with crowdfuse fit --out"
+            f"{run} has no {RUN_SETTINGS_FILE}, so it is not a run folder; create a run folder with 'crowdfuse fit'"
         )
     job, hashes = read_job(run)
     given = {name: str(path) for name, path in job.files().items()}
@@ -101,13 +101,13 @@ def report_run(
     found: dict[str, Any] = {name: str(resolve_job_path(run, path)) for name, path in given.items()}
     job = replace(job, **found)
     if not (run / "model").is_dir():
-        raise FileNotFoundError(f"{run} has no model yet; finish it with crowdfuse fit --resume {run}")
+        raise FileNotFoundError(f"{run} has no model yet; finish the run with: crowdfuse fit --resume {run}")
     classifier = load(run / "model")
     consensus = load_consensus(run)
     messages = _Messages(notes=_stored_notes(run, consensus))
     if not is_finished(run):
         interrupted = "The training was interrupted. This report is on the model at that point"
-        messages.notes.insert(0, f"{interrupted}. Continue with crowdfuse fit --resume {run}")
+        messages.notes.insert(0, f"{interrupted}. Continue the training with: crowdfuse fit --resume {run}")
     names = getattr(classifier, "feature_names_in_", None)
     if names is not None:
         del classifier.feature_names_in_  # columns have been selected by name, so scikit-learn's warning is not needed
@@ -145,13 +145,13 @@ def _is_unchanged(name: str, path: Path, hashes: dict[str, str], messages: _Mess
     """Return whether a file of gold labels is unchanged since the run read it; add a message if it is not."""
     if not path.is_file():
         messages.limitations.append(
-            f"{path} ({name}) does not exist any more, neither below the current folder nor below a folder above the "
-            "run, so the accuracy on it is not shown."
+            f"{path} ({name}) does not exist any more (searched from the current folder and the folders above the "
+            "run), so the accuracy on its items is not shown."
         )
         return False
     if sha256(path) != hashes.get(name):
         messages.limitations.append(
-            f"{path} ({name}) has changed since the run was fitted, so the accuracy on it is not shown."
+            f"{path} ({name}) has changed since the run was fitted, so the accuracy on its items is not shown."
         )
         return False
     return True
@@ -178,11 +178,11 @@ def _read_inputs(job: Job, hashes: dict[str, str]) -> tuple[LoadedInputs | None,
 def _without_inputs(report_data: ReportData) -> str:
     """Return what the report cannot show without the inputs."""
     if report_data.model is None:
-        return "there is no map of the items, and there are no weights, no features and no fused labels"
+        return "the report has no map of the items, no features, no annotator weights and no fused labels"
     there = int((report_data.model.input_rows >= 0).sum())
     return (
-        f"the map, the weights and the fused labels cover only {there:,} of the {len(report_data.ann):,} items: the "
-        "items whose prediction is the same as when the run was fitted"
+        f"the map, the annotator weights and the fused labels cover only {there:,} of the {len(report_data.ann):,} "
+        "items: the items whose prediction is the same as when the run was fitted"
     )
 
 
@@ -241,8 +241,8 @@ def _sets_of_files(
         use = "the model was trained on this gold"
         sets.append(GoldSet("gold", rows, consensus.gold_codes[rows], use, is_optimistic=True, is_trained_on=True))
         messages.notes.append(
-            f"Training used the gold labels of {format_count(len(rows), 'item')}. They are the consensus of "
-            "these items, which need no review."
+            f"Training used the gold labels of {format_count(len(rows), 'item')}. The consensus of these items is "
+            "their gold label, so they need no review."
         )
     return sets
 
@@ -265,7 +265,7 @@ def _sets_given(
     given, left = [], np.ones(len(rows), bool)
     for known in sets:
         inside = left & np.isin(rows, known.rows)
-        name = f"{path.name}, items that fit used as {known.name}"
+        name = f"{path.name}, items that 'crowdfuse fit' used as --{known.name}"
         given.append(replace(known, name=name, rows=rows[inside], codes=codes[inside]))
         left &= ~inside
     for name, use, is_trained_on in (

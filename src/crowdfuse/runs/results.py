@@ -30,8 +30,8 @@ from crowdfuse.runs.job_data import JobData
 
 LOW_ACCURACY = 0.6  # the summary counts the annotators with a lower accuracy
 INTERRUPTED_BEFORE_FOLDS = (
-    "The run was interrupted before its folds were trained, so its consensus is preliminary: the classifier repeats "
-    "mistakes that it has memorized, until the run is finished."
+    "The run was interrupted before its folds were trained, so its consensus is preliminary. Until the run is "
+    "finished, the consensus relies on a classifier that repeats mistakes in the labels, because it has memorized them."
 )
 INTERRUPTED_AFTER_FOLDS = (
     "The run was interrupted while its model was trained, so its predictions are preliminary. The consensus is "
@@ -60,7 +60,7 @@ def write_results(
         The run folder.
     predictions : OutOfFold or None
         Out-of-fold predictions of all items. None if the run was interrupted before its folds were trained: in this
-        case, the classifier predicts all items itself.
+        case, `classifier` itself predicts all items, although it was trained on them.
     effort : {"normal", "low"}, default="normal"
         The effort of the job, for the summary.
 

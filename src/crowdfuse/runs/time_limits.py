@@ -9,21 +9,22 @@ from crowdfuse.runs.job import Job
 
 
 def with_time_limit(job: Job, max_time: str, n_trainings: int | None = None) -> Job:
-    """Return a job whose trainings all get an equal share of a time limit.
+    """Return a copy of a job in which each training run gets an equal share of a time limit.
 
     Parameters
     ----------
     job : Job
         The job.
     max_time : str
-        Time limit of all trainings together, such as "10m".
+        Time limit of all training runs together, such as "10m".
     n_trainings : int, default=None
-        Number of trainings. None: one for the model, and one for each fold that is trained after it.
+        Number of training runs. If None: one for the model, and one for each fold that is trained after the model. All
+        training runs that a method makes while the model is trained count as one.
 
     Returns
     -------
     job : Job
-        The setting `max_time` is the limit of one training in seconds.
+        A copy of the job. Its setting `max_time` is the time limit of one training run, in seconds.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def with_time_limit(job: Job, max_time: str, n_trainings: int | None = None) -> 
 
 
 def total_time_limit(job: Job) -> float | None:
-    """Return the time limit of the trainings of `fit` together, in seconds; None without a limit.
+    """Return the time limit of all training runs of a job together, in seconds; None if there is no limit.
 
     Examples
     --------

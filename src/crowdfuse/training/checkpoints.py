@@ -52,13 +52,13 @@ class TrainingState:
     Attributes
     ----------
     phase_index : int, default=0
-        Current phase.
+        Index of the current phase, from 0.
     epoch : int, default=0
-        Finished epochs over all phases.
+        Number of finished epochs over all phases.
     n_batches_done : int, default=0
-        Finished batches of the current epoch.
+        Number of finished batches of the current epoch.
     seconds : float, default=0.0
-        Seconds of training up to the last checkpoint or the start of the current phase.
+        Seconds of training up to the last checkpoint.
     phase_start_seconds : float, default=0.0
         Seconds of training before the current phase.
     phase_epochs : list of int or None, default=None
@@ -70,7 +70,7 @@ class TrainingState:
     best_epoch : int or None, default=None
         The best epoch so far by validation, counted from 1.
     best_values : ndarray or None, default=None
-        The validation scores of the best epoch, one per item or label.
+        The validation scores of the best epoch, one per validation item or per scored label.
     best_failed_checks : tuple of str, default=()
         The sanity checks that the best epoch failed.
     best_weights : dict of str to Tensor or None, default=None
@@ -126,14 +126,14 @@ def save_checkpoint(checkpointing: Checkpointing, state: TrainingState, method: 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A stored state of training. `state` is read first; everything else is restored when the optimizer exists.
+    """The content of a checkpoint file, from which training resumes.
 
     Attributes
     ----------
     state : TrainingState
-        State in which training stopped.
+        State of training at the time of the checkpoint.
     tensors : dict of str to Tensor
-        All stored tensors.
+        All stored tensors, by name.
     scalars : dict of str to dict
         The numbers in the optimizer's state, by parameter index and name.
     """
@@ -183,9 +183,11 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             header = dict(file.metadata() or {})
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it to start over") from error
+        raise ValueError(f"{path} is damaged ({error}); delete this file to train from the start") from error
     if header.get("version") != FORMAT_VERSION:
-        raise ValueError(f"{path} was written by another version of crowdfuse; delete it to start over")
+        raise ValueError(
+            f"{path} was written by another version of crowdfuse; delete this file to train from the start"
+        )
     return tensors, header
 
 

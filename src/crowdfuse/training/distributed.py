@@ -200,8 +200,8 @@ def raise_if_process_lost() -> Iterator[None]:
             raise
         raise LostProcessError(
             "another process of this training run stopped, so this process stops as well. If you set a checkpoint "
-            "folder, run the same fit again: it continues from the last checkpoint (on the command line: crowdfuse fit "
-            "--resume RUN_FOLDER)"
+            "folder, call fit again with the same arguments: training continues from the last checkpoint (on the "
+            "command line: crowdfuse fit --resume RUN_FOLDER)"
         ) from error
 
 

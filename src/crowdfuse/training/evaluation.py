@@ -16,7 +16,9 @@ from crowdfuse.training.prediction import predict_logits, predict_logits_distrib
 
 
 class NetworkEvaluator:
-    """Predictions and label scores of the network in its current state. The results are the same in every process.
+    """Evaluates the network in its current state: predictions for inputs, and scores of held-out labels.
+
+    In distributed training, the results are the same in every process.
 
     Parameters
     ----------
@@ -25,9 +27,9 @@ class NetworkEvaluator:
     training_inputs : Inputs
         Inputs of the training data.
     fabric : Fabric
-        Processes and devices.
+        The Lightning Fabric object that defines the processes and the device.
     batch_size : int
-        Batch size used in training. Evaluation uses at least 256 rows per block.
+        Batch size used in training. Evaluation computes this many rows at once, but at least 256.
     """
 
     def __init__(self, method: Method, training_inputs: Inputs, fabric: Fabric, batch_size: int) -> None:
@@ -43,9 +45,10 @@ class NetworkEvaluator:
     def predict_training(
         self, feature_function: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
     ) -> NDArray[np.float32]:
-        """Return predictions for the training data, as `crowdfuse.methods.base.Predict` describes them.
+        """Return the class logits of the training data, or the results of `feature_function` for its features.
 
-        If only some rows are selected, every process computes all of them, because they are few.
+        The parameters are those of `crowdfuse.methods.base.Predict`. If `rows` is given, every process computes all of
+        these rows, because they are few.
         """
         if rows is None:
             return predict_logits_distributed(
@@ -57,5 +60,8 @@ class NetworkEvaluator:
     def score_labels(
         self, inputs: Inputs, held_out: HeldOutLabels, label_function: Callable[..., Tensor | None]
     ) -> NDArray[np.float64] | None:
-        """Return one number per held-out label, (n_held_out,), or None if `label_function` returns None."""
+        """Return the result of `label_function` for each held-out label, (n_held_out,); None if this result is None.
+
+        `crowdfuse.training.prediction.score_held_out_labels` describes the parameters.
+        """
         return score_held_out_labels(self.method, inputs, held_out, label_function, self.fabric.device, self.batch_size)

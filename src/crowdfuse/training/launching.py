@@ -94,8 +94,8 @@ def run_in_processes(fabric: Fabric, run: Callable[[Fabric], Result]) -> Result:
                 raise
             raise ChildProcessError(
                 f"a training process died, and all other processes were stopped: {error.msg.strip()}. "
-                "If it ran out of memory, use fewer devices. If you set a checkpoint folder, run the same fit again: "
-                "it continues from the last checkpoint"
+                "If the process ran out of memory, use fewer devices. If you set a checkpoint folder, call fit again "
+                "with the same arguments: training continues from the last checkpoint"
             ) from error
     return result
 
@@ -123,7 +123,7 @@ def broadcast_from_rank_zero(tensors: Iterable[Tensor]) -> None:
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Sum the gradients over all processes, in place. If no process has a gradient, it stays None."""
+    """Sum the gradients of each parameter over all processes, in place; None if no process has a gradient."""
     learnable = [parameter for parameter in parameters if parameter.requires_grad]
     # per parameter: how many processes have a gradient, and how many of these gradients are sparse
     counts = learnable[0].new_tensor([[p.grad is not None, p.grad is not None and p.grad.is_sparse] for p in learnable])
@@ -159,6 +159,6 @@ def _flatten(parameter: nn.Parameter, is_sparse: bool) -> Tensor:
 
 
 def synchronize_batch_norm(method: nn.Module, device: torch.device, world_size: int) -> None:
-    """Let batch norm use statistics over all processes. This is done only on GPUs, because torch requires it."""
+    """Let batch norm use statistics over all processes. Done only on GPUs, because torch supports it only there."""
     if world_size > 1 and device.type == "cuda":
         nn.SyncBatchNorm.convert_sync_batchnorm(method)

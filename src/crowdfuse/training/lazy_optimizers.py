@@ -34,7 +34,10 @@ class _Lazy(Optimizer):
 
 
 class LazySGD(_Lazy, SGD):
-    """SGD with momentum and weight decay. It takes the parameters of `torch.optim.SGD`."""
+    """SGD with momentum and weight decay that updates only the rows of a table that the batch used.
+
+    It takes the parameters of `torch.optim.SGD`.
+    """
 
     def step(self, closure: Any = None) -> Any:
         """Take one step; the arguments are the same as in torch's optimizers."""
@@ -55,14 +58,20 @@ class LazySGD(_Lazy, SGD):
 
 
 class LazyAdam(_Lazy, Adam):
-    """Adam, with weight decay in the gradient. It takes the parameters of `torch.optim.Adam`."""
+    """Adam, with weight decay added to the gradient, that updates only the rows of a table that the batch used.
+
+    It takes the parameters of `torch.optim.Adam`.
+    """
 
     def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
         _adam_rows(self.state[table], group, table, rows, gradient + group["weight_decay"] * table[rows])
 
 
 class LazyAdamW(_Lazy, AdamW):
-    """AdamW, with weight decay apart from the gradient. It takes the parameters of `torch.optim.AdamW`."""
+    """AdamW, with weight decay separate from the gradient, that updates only the rows of a table that the batch used.
+
+    It takes the parameters of `torch.optim.AdamW`.
+    """
 
     def _step_rows(self, group: dict[str, Any], table: Tensor, rows: Tensor, gradient: Tensor) -> None:
         table[rows] = table[rows] * (1 - group["lr"] * group["weight_decay"])

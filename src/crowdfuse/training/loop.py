@@ -187,7 +187,9 @@ def check_trainable(method: Method, data: TrainingData, recipe: Recipe) -> NDArr
     """
     rows = _training_rows(method, data)
     if not len(rows):
-        raise ValueError("cannot train: no item has a label or gold that this method uses; pass labelled items")
+        raise ValueError(
+            "cannot train: no item has a label or a gold label that this method uses; pass items with labels"
+        )
     reason = method.unsupported_reason(data)
     if reason is not None:
         raise UnfitDataError(reason)

@@ -35,18 +35,18 @@ def predict_logits(
     method : Method
         The network.
     inputs : Inputs
-        The rows.
+        The inputs of the rows.
     device : torch.device or str
         Device that holds the network.
     batch_size : int
-        Rows per block; values below 256 are raised to 256.
+        Number of rows that are computed at once; values below 256 are raised to 256.
     feature_function : callable or None, default=None
         Function that maps features (n_rows, n_features) to the values to return. None: the class logits.
 
     Returns
     -------
     logits : ndarray of shape (n_rows, n_classes)
-        If `feature_function` is given, its results for all blocks, concatenated.
+        If `feature_function` is given, its results for all rows.
     """
     blocks = evaluation_blocks(len(inputs), batch_size)
     return _predict_blocks(method, inputs, device, blocks, feature_function or method.class_logits)
@@ -55,7 +55,7 @@ def predict_logits(
 def predict_logits_distributed(
     method: Method, inputs: Inputs, fabric: Fabric, batch_size: int, feature_function: FeatureFunction | None = None
 ) -> NDArray[np.float32]:
-    """Return the class logits of all rows in every process; each process computes a part of the blocks.
+    """Return the class logits of all rows in every process, although each process computes only a part of the rows.
 
     The parameters are the same as in `predict_logits`. If there are several processes, `feature_function` must return
     one number per class.
@@ -101,7 +101,7 @@ def score_held_out_labels(
     device: torch.device | str,
     batch_size: int,
 ) -> NDArray[np.float64] | None:
-    """Return one number per held-out label, in evaluation mode.
+    """Apply a function, such as the log-likelihood, to each held-out label, with the network in evaluation mode.
 
     Parameters
     ----------
@@ -117,12 +117,12 @@ def score_held_out_labels(
     device : torch.device or str
         Device that holds the network.
     batch_size : int
-        Rows per block; values below 256 are raised to 256.
+        Number of rows that are computed at once; values below 256 are raised to 256.
 
     Returns
     -------
     values : ndarray of shape (n_held_out,) or None
-        None if `label_function` returns None.
+        The results of `label_function`. None if it returns None.
     """
     method.eval()
     dtype = next(method.parameters()).dtype

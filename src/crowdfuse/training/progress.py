@@ -38,10 +38,10 @@ _current_series: ContextVar[_Series | None] = ContextVar("current_series", defau
 
 @contextmanager
 def training_series(costs: tuple[float, ...], n_parallel: int = 1) -> Iterator[None]:
-    """Within this context, progress shows the time left over several training runs; an outer series has precedence.
+    """Within this context, the progress display shows the time left for a whole series of training runs.
 
-    `costs` holds the expected time of each training run, in any unit. After the first, `n_parallel` training runs run
-    at the same time.
+    `costs` holds the expected time of each training run, in an arbitrary unit. The first training run runs alone; of
+    the later ones, `n_parallel` run at the same time. Within another `training_series`, this context has no effect.
     """
     if _current_series.get() is not None:
         yield
@@ -61,7 +61,7 @@ class SeriesPosition(NamedTuple):
     number : int, default=1
         Number of the training run, from 1.
     costs : tuple of float, default=(1.0,)
-        Expected time of each training run of the series, in any unit.
+        Expected time of each training run of the series, in an arbitrary unit.
     n_parallel : int, default=1
         How many of the later training runs run at the same time.
     """
@@ -72,12 +72,12 @@ class SeriesPosition(NamedTuple):
 
     @property
     def n_trainings(self) -> int:
-        """Length of the series."""
+        """Number of training runs in the series."""
         return len(self.costs)
 
     @property
     def later_cost(self) -> float:
-        """Time of the later training runs, as a multiple of the time of this training run."""
+        """Expected time of all later training runs, as a multiple of the time of this training run."""
         later = self.costs[self.number :]
         return max(sum(later) / self.n_parallel, max(later, default=0.0)) / self.costs[self.number - 1]
 
@@ -86,7 +86,7 @@ ALONE = SeriesPosition()
 
 
 def next_training() -> SeriesPosition:
-    """Count a training run that starts, or that is not needed, and return its position in the series."""
+    """Count the next training run as started (or as skipped), and return its position in the series."""
     series = _current_series.get()
     if series is None or not series.costs:
         return ALONE
@@ -105,9 +105,9 @@ class TrainingPlan:
     n_epochs : int
         Number of epochs.
     n_steps_per_epoch : int
-        Steps of each epoch.
+        Number of steps of each epoch.
     n_steps_done : int, default=0
-        Steps that were done before; above 0 if training was resumed.
+        Number of steps that were done before this start; above 0 if training was resumed.
     series : SeriesPosition, default=ALONE
         Position of the training run in its series.
     max_time : float or None, default=None
@@ -123,25 +123,28 @@ class TrainingPlan:
 
     @property
     def n_steps(self) -> int:
-        """Steps of the training."""
+        """Number of steps of the training run."""
         return self.n_epochs * self.n_steps_per_epoch
 
     @property
     def position(self) -> str:
-        """Position in the series, as text."""
+        """Position in the series as text, such as "training 2 of 6"."""
         if self.series.n_trainings == 1:
             return "training"
         return f"training {self.series.number} of {self.series.n_trainings}"
 
     def seconds_left(self, n_steps_done: int, seconds: float) -> float:
-        """Return the estimated time to the end of the series, assuming that times are proportional to `costs`.
+        """Return the estimated time to the end of the series, in seconds.
+
+        The time per step so far, and the costs in `series`, determine the estimate.
 
         Parameters
         ----------
         n_steps_done : int
-            Number of steps done, at least one more than at the start.
+            Number of steps done so far, including the steps that were done before this start. At least one step must
+            have been done since this start.
         seconds : float
-            Time since the start.
+            Seconds since this start.
 
         Returns
         -------
@@ -166,7 +169,7 @@ class ProgressReporter(Protocol):
     """Receives the events of a training run."""
 
     def start(self, plan: TrainingPlan) -> None:
-        """Begin."""
+        """A training run begins."""
 
     def start_phase(self, name: str) -> None:
         """A phase begins; the name is empty if the method has no phases."""
@@ -181,7 +184,7 @@ class ProgressReporter(Protocol):
         """The time limit has shortened the training to this many epochs."""
 
     def stop(self) -> None:
-        """End, after the last epoch or an error."""
+        """The training run has ended, after the last epoch or with an error."""
 
 
 class SilentReporter:
@@ -201,7 +204,7 @@ class SilentReporter:
 
 
 class BarReporter:
-    """A live progress bar, for terminals and notebooks, with the time left over all trainings of the series."""
+    """A live progress bar, for terminals and notebooks, with the time left for all training runs of the series."""
 
     def __init__(self, console: Console) -> None:
         self.progress = Progress(
@@ -248,7 +251,7 @@ class BarReporter:
 
 
 class LineReporter:
-    """One line when a training run ends. If a series takes long, also one line at the start with the estimated time.
+    """Prints a line when a training run ends. If the series takes long, a line at the start shows the estimated time.
 
     If this estimate turns out to be much too low, a second estimate follows at the end of an epoch.
     """
@@ -276,7 +279,7 @@ class LineReporter:
         if seconds >= MIN_ESTIMATE_SECONDS:
             self.estimated_end = now + seconds
             n_left = self.plan.series.n_trainings - self.plan.series.number + 1
-            self._print(f"about {format_duration(seconds)} for {n_left} training{'s' * (n_left > 1)}")
+            self._print(f"about {format_duration(seconds)} for {n_left} training run{'s' * (n_left > 1)}")
 
     def end_epoch(self, record: dict[str, Any], kept: dict[str, Any] | None) -> None:
         n_done = int(record["epoch"])
@@ -326,7 +329,7 @@ def print_message(verbose: int, text: str) -> None:
 
 
 def make_progress_reporter(verbose: int) -> ProgressReporter:
-    """Return a silent reporter for 0; otherwise a bar in a terminal or notebook, and lines elsewhere."""
+    """Return a silent reporter if `verbose` is 0; otherwise a bar in a terminal or notebook, and lines elsewhere."""
     if not verbose:
         return SilentReporter()
     console = Console(stderr=True)

@@ -63,7 +63,8 @@ class Recipe:
         Time limit for training in seconds; None for no limit. If the planned epochs would take longer, the plan is
         shortened: each phase gets its share of the time, and at least one epoch.
     mixup : float
-        Both parameters of the beta distribution from which the shares of mixed items are drawn. 0: items are not mixed.
+        Mixup (Zhang et al., 2018): both parameters of the beta distribution from which the shares of mixed items are
+        drawn. 0: items are not mixed.
     device : {"auto", "cpu", "cuda", "mps"}
         Where to compute.
     devices : int
@@ -124,7 +125,7 @@ class Recipe:
                 )
 
     def make_optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
-        """Return the named optimizer for these parameters, or call the user's factory.
+        """Return an optimizer for these parameters: the named one, or the result of the function in `optimizer`.
 
         Parameters
         ----------

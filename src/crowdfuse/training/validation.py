@@ -30,9 +30,9 @@ class Validation(ABC):
     Attributes
     ----------
     history_key : str
-        Key of the mean score in the records of the history.
+        Name of the mean score in the training history (`TrainingResult.history`).
     uses_gold : bool
-        Whether gold classes are used to choose the epoch.
+        Whether gold labels are used to choose the epoch.
     """
 
     inputs: Inputs
@@ -57,20 +57,23 @@ class Validation(ABC):
         return new.mean > old.mean
 
     def held_out_scorer(self, network: NetworkEvaluator) -> HeldOutScorer | None:
-        """Return a function that scores the held-out labels, or None if no labels were held out."""
+        """Return a function that scores the held-out labels.
+
+        The implementation in the base class returns None, because only `HeldOutLabelValidation` has held-out labels.
+        """
         return None
 
 
 @dataclass(frozen=True)
 class GoldValidation(Validation):
-    """Accuracy on items with gold classes.
+    """Validation by the accuracy on items with gold labels.
 
     Parameters
     ----------
     inputs : Inputs
         Inputs of the validation items.
     gold : ndarray of shape (n_items,)
-        Gold class of each item, as a position in the list of classes.
+        Gold label of each item, as a position in the list of classes.
 
     Examples
     --------
@@ -94,7 +97,7 @@ class GoldValidation(Validation):
 
 @dataclass(frozen=True)
 class AgreementValidation(Validation):
-    """Fraction of the labels of the validation items that equal the predicted class.
+    """Validation by agreement: the share of the labels of the validation items that equal the predicted class.
 
     Parameters
     ----------
@@ -125,7 +128,7 @@ class AgreementValidation(Validation):
 
 @dataclass(frozen=True)
 class HeldOutLabelValidation(Validation):
-    """Likelihood of held-out labels, which are labels that were not used in training.
+    """Validation by the likelihood of held-out labels, which are labels that were kept out of training.
 
     Parameters
     ----------
@@ -144,7 +147,11 @@ class HeldOutLabelValidation(Validation):
         return self.held_out.score(logits)
 
     def evaluate(self, network: NetworkEvaluator) -> ValidationScore:
-        """Return the score, using the method's own annotator model (if it has one) and its own checks."""
+        """Return the score of the network in its current state.
+
+        If the method has its own model of the annotators, this model determines the log-likelihood of the labels. The
+        method also determines the sanity checks.
+        """
         score = super().evaluate(network)
         method = network.method
         checks = method.failed_checks(score.failed_checks, network.predict_training)
@@ -160,7 +167,10 @@ class HeldOutLabelValidation(Validation):
         return new.beats(old)
 
     def held_out_scorer(self, network: NetworkEvaluator) -> HeldOutScorer:
-        """Return a function that applies a label function to each held-out label, without sanity checks."""
+        """Return a function that takes a label function, and returns its values for the held-out labels as a score.
+
+        A label function computes a number for each label, such as its log-likelihood. No sanity checks are made.
+        """
 
         def score(label_function: LabelFunction) -> ValidationScore:
             values = network.score_labels(self.inputs, self.held_out, label_function)
