@@ -53,6 +53,7 @@ from crowdfuse.training.mixup import mixup_loss
 from crowdfuse.training.progress import TrainingPlan, make_progress_reporter, next_training
 from crowdfuse.training.recipes import Recipe
 from crowdfuse.training.seeding import seed_generators, step_seed
+from crowdfuse.training.time_limit import affordable_epochs
 from crowdfuse.training.validation import Validation
 
 CHECKPOINT_SECONDS = 600.0  # time between two checkpoints within an epoch
@@ -380,11 +381,10 @@ class _Loop:
         state = self.state
         epochs = [phase.epochs for phase in self.phases]
         n_done = state.epoch + 1 - (self.phase_ends[state.phase_index] - self.phase.epochs)
+        seconds = self._seconds() - state.phase_start_seconds
+        seconds_left = max_time - state.phase_start_seconds
         planned = self.planned_epochs[state.phase_index :]
-        seconds_per_epoch = (self._seconds() - state.phase_start_seconds) / n_done
-        time_for_phase = max(0.0, max_time - state.phase_start_seconds) * planned[0] / sum(planned)
-        n_affordable = int(time_for_phase / seconds_per_epoch) if seconds_per_epoch > 0 else self.phase.epochs
-        n_kept = self.fabric.broadcast(min(self.phase.epochs, max(n_done, n_affordable)))
+        n_kept = self.fabric.broadcast(affordable_epochs(self.phase.epochs, n_done, seconds, planned, seconds_left))
         if n_kept < self.phase.epochs:
             epochs[state.phase_index] = n_kept
             state.phase_epochs = epochs
