@@ -290,7 +290,7 @@ def test_the_time_limit_is_shared_by_all_trainings_and_the_result_says_that_it_w
     lines = run(*options).stdout.splitlines()
     assert any(line.startswith("effort: normal (3 training runs") and "at most 0 s" in line for line in lines)
     assert any(line.startswith("note: The time limit (--max-time; max_time in Python)") for line in lines)
-    assert any(line.startswith("note: The time limit also cut the training of the folds") for line in lines)
+    assert any(line.startswith("note: The time limit also shortened the training runs on the folds") for line in lines)
     stored = json.loads((crowd.out / "settings.json").read_text())["job"]["settings"]["max_time"]
     assert stored == pytest.approx(0.001)
     assert json.loads((crowd.out / "summary.json").read_text())["cut_short"] is True

@@ -396,7 +396,7 @@ def test_single_annotator_must_be_one_of_them(crowd: Any) -> None:
     X, _, ann = crowd
     with pytest.raises(ValueError, match=r"'bad' is not one of the annotators \('good', 'fair', 'poor'\)"):
         SingleAnnotatorClassifier(annotator="bad").fit(X, ann)
-    with pytest.raises(ValueError, match=r"choose one annotator with annotator=.*'good'"):
+    with pytest.raises(ValueError, match=r"choose one annotator with the argument annotator .*'good'"):
         SingleAnnotatorClassifier().fit(X, ann)
 
 
@@ -508,7 +508,7 @@ def test_bad_settings_of_fusion_are_refused(crowd: Any, setting: dict[str, Any],
         (TraceRegClassifier, {"trace_weight": "0.1"}, "trace_weight must be a number"),
         (MBEMClassifier, {"rounds": 0}, "rounds must be a whole number of at least 1"),
         (MBEMClassifier, {"rounds": 1.5}, "rounds must be a whole number"),
-        (MBEMClassifier, {"rounds": 3, "epochs": 2}, "rounds=3 needs at least as many epochs, got epochs=2"),
+        (MBEMClassifier, {"rounds": 3, "epochs": 2}, "rounds=3 needs at least 3 epochs, got epochs=2"),
         (MBEMClassifier, {"chosen": "best"}, "chosen must be one of epoch, round, got 'best'"),
         (WDNClassifier, {"weights": "learned"}, "weights must be one of released, softmax, got 'learned'"),
         (WDNClassifier, {"weight_epochs": 0}, "weight_epochs must be a whole number of at least 1"),

@@ -54,7 +54,7 @@ def test_an_unknown_annotator_counts_as_the_average_annotator(kind: type[CrowdCl
     clf = kind(epochs=2).fit(X, annotations_of(labels[:, :3], NAMES[:3]))
     with_unknown = np.full((300, 4), -1)
     with_unknown[:, :2], with_unknown[:, 3] = labels[:, :2], 1
-    with pytest.warns(UserWarning, match=r"1 annotator with 300 labels never seen in training.*'dee'"):
+    with pytest.warns(UserWarning, match=r"300 labels by 1 annotator never seen in training.*'dee'"):
         fused = clf.fused_labels(X, annotations_of(with_unknown))
     assert not np.isnan(fused).any()
     with pytest.warns(UserWarning, match="never seen"):
@@ -202,10 +202,10 @@ def test_a_new_annotator_starts_as_the_average_and_learns() -> None:
 def test_partial_fit_refuses_data_that_does_not_fit_the_model() -> None:
     X, _, labels = make_crowd(60)
     clf = FusionClassifier(epochs=1, annotator_heads="separate").fit(X, annotations_of(labels[:, :3], NAMES[:3]))
-    with pytest.raises(ValueError, match=r"1 annotator .*'dee'; annotator_heads='separate' cannot"):
+    with pytest.raises(ValueError, match=r"1 annotator .*'dee'. .* annotator_heads='separate'"):
         clf.partial_fit(X, annotations_of(labels))
     assert clf.annotators_.tolist() == NAMES[:3].tolist()
-    with pytest.raises(ValueError, match="classes= differs from the classes"):
+    with pytest.raises(ValueError, match="classes differs from the classes"):
         clf.partial_fit(X, annotations_of(labels[:, :3], NAMES[:3]), classes=[0, 1])
     with pytest.raises(ValueError, match="label 7 is not one of the 3 classes"):
         clf.partial_fit(X[:1], Annotations.from_matrix([[7]], annotators=["ann"]))

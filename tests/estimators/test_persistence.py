@@ -146,7 +146,7 @@ def test_a_custom_backbone_must_be_passed_to_load(tmp_path: Path) -> None:
 
 
 def test_a_named_backbone_must_not_be_given(saved: Path) -> None:
-    with pytest.raises(ValueError, match="backbone, 'auto'; leave out backbone="):
+    with pytest.raises(ValueError, match="backbone, 'auto'; leave out the argument backbone"):
         load(saved, backbone=Tied())
 
 

@@ -103,7 +103,7 @@ def test_weights_that_follow_the_truth_have_an_auroc_of_one(small_data: ImageDat
         (["table1", "--values", "-1"], "epsilon must be at least 0"),
         (["table1", "--seeds", "0,0"], "contains a number twice"),
         (["table1", "--methods", "fusion-shared-head"], "did you mean 'fusion-shared-heads'?"),
-        (["table1", "--methods", "mbem", "--epochs", "1"], "rounds=2 needs at least as many epochs"),
+        (["table1", "--methods", "mbem", "--epochs", "1"], "rounds=2 needs at least 2 epochs"),
         (["supp1", "--values", "3.5"], "n_correct must be a whole number from 0 to 10, got 3.5"),
         (["crowd", "--values", "9"], "annotators must be a whole number from 1 to 8, got 9"),
         (["missing", "--values", "1"], "the share of missing labels must be below 1, got 1"),

@@ -103,7 +103,7 @@ def check_above_chance(name: str, value: float, n_classes: int) -> None:
     Raises
     ------
     ValueError
-        If the value is not above 1 / n_classes and below 1.
+        If the value is not between 1 / n_classes and 1.
 
     Examples
     --------

@@ -20,16 +20,17 @@ class AnnotMixClassifier(GlobalConfusionsClassifier):
     weighted mean of the two inputs. The confusion matrix is computed from the weighted mean of the two annotators'
     embeddings. The loss is the weighted mean of the losses for the two labels. Annot-mix suits data with few and noisy
     labels, which a network would otherwise memorize. Training takes longer than with other classifiers, because the
-    backbone runs once per label instead of once per item. For the same reason, items with more labels have more
-    influence.
+    backbone runs once per label instead of once per item. The loss has one term per label, so items with more labels
+    have more influence.
 
     Parameters
     ----------
     alpha : float
         Strength of mixing: the weight of the first label of a pair is drawn from Beta(alpha, alpha); the weight of the
-        second is 1 minus this weight. With 1, all weights are equally likely. Near 0, most labels stay almost unmixed.
-        0 turns mixing off. The authors' code uses 1, and scikit-activeml uses 0.5. Leave `mixup` at 0: otherwise items
-        are first mixed in pairs, and these mixtures are mixed again.
+        second label is 1 minus this weight. If `alpha` is 1, all weights between 0 and 1 are equally likely. If `alpha`
+        is close to 0, most labels stay almost unmixed. 0 turns mixing off. The authors' code uses 1, and
+        scikit-activeml uses 0.5. Leave `mixup` at 0: otherwise items are first mixed in pairs, and these mixtures are
+        mixed again.
     eta : float
         Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int

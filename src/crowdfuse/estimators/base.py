@@ -68,23 +68,25 @@ class PreparedTraining(NamedTuple):
 class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn has no types
     """Base class of classifiers trained on the labels of several annotators who disagree.
 
-    This class cannot be used itself: each learning method is a subclass, such as `GatedClassifier`. All parameters are
-    keyword-only.
+    Each learning method is a subclass, such as `GatedClassifier`. This class is abstract: only subclasses can be
+    instantiated. All parameters are keyword-only.
 
     Parameters
     ----------
     encoder : str, Encoder, nn.Module, callable or None
         Turns texts or images into rows of numbers before training. "auto": "tfidf" for texts, no encoder for other
-        inputs.
+        inputs. None: no encoder; not possible for texts.
 
-        - For texts: "tfidf"; "sentence"; "sentence:NAME", where NAME is a model of sentence-transformers or a folder
-          with such a model; or a function that takes a list of strings and returns one row of numbers per string.
+        - For texts: "tfidf"; "sentence:NAME", where NAME is a model of sentence-transformers or a folder with such a
+          model; "sentence" for the model all-MiniLM-L6-v2; or a function that takes a list of strings and returns one
+          row of numbers per string.
         - For images: a pretrained network, "torchvision/NAME" or "timm/NAME"; an nn.Module; or a function without
           arguments that returns an nn.Module. The weights of these networks do not change in training.
 
-        Instead of a function, you can pass its import path, "module:callable". The encoder is fitted on the items that
-        have labels or gold labels (trusted true classes; see `fit`). `crowdfuse.load` restores the encoder of a saved
-        model, but an nn.Module or a function must be passed to `load` again.
+        Instead of a function, you can pass its import path, "module:callable". An `Encoder` object is copied. The
+        encoder is fitted on the items that have labels or gold labels (trusted true classes; see `fit`).
+        `crowdfuse.load` restores the encoder of a saved model, but an nn.Module or a function must be passed to `load`
+        again.
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
         Network that turns inputs into features of shape (n_items, n_features). A second network, the class head,
         computes class probabilities from the features. "auto": "mlp" for rows of numbers, "lenet" for images.
@@ -109,7 +111,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     learning_rate : float
         Highest learning rate of the schedule. Not used if `optimizer` is a callable.
     momentum : float
-        Momentum of "sgd".
+        Momentum of the optimizer "sgd". Not used by other optimizers.
     weight_decay : float
         Weight decay. Not used if `optimizer` is a callable.
     schedule : {"one-cycle", "cosine", "constant"} or callable
@@ -124,15 +126,15 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
         longer, the number of epochs is reduced. Some learning methods train in several phases, one after the other;
-        each phase gets a share of the time, and at least one epoch. A training run that the limit did not shorten can
-        be reproduced bit for bit; a shortened training run cannot. `consensus()` may train copies of this classifier on
-        parts of the data. The limit then applies to each copy separately.
+        each phase gets a share of the time, and at least one epoch. If the limit shortens a training run, the run
+        cannot be reproduced exactly. `consensus()` may train copies of this classifier on parts of the data. The limit
+        then applies to each copy separately.
     mixup : float
         If above 0, the network is trained on weighted means of two items (mixup). The weights are drawn from
         Beta(mixup, mixup). Usual values are 0.2 to 1. Mixup regularizes, but a training step takes twice as long. 0: no
         mixup.
     device : {"auto", "cpu", "cuda", "mps"}
-        Kind of device to train on. Prediction runs on the CPU.
+        Kind of device to train on. "auto": a GPU if there is one, otherwise the CPU. Prediction always runs on the CPU.
     devices : int
         Number of devices. If there are several, one process per device is started, and each process trains on a part of
         each batch. Not used if torchrun has already started the processes.
@@ -174,8 +176,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         - "epoch", "loss" and "seconds": number of the epoch from 1, mean loss, and duration.
         - "phase": name of the phase, if the learning method trains in several phases.
-        - "validation_accuracy", if validation uses items that are not trained on: the accuracy on the gold labels of
-          these items. If they have no gold labels: the fraction of their labels that equal the predicted class.
+        - "validation_accuracy", if validation uses items that are not trained on. If these items were passed with gold
+          labels: the accuracy on the gold labels. Otherwise: the fraction of their labels that equal the predicted
+          class.
         - "held_out_log_likelihood", if `fit` held out labels (validation="annotations", the default of some learning
           methods): the mean log-likelihood per held-out label.
         - "candidate", if there is validation: whether validation may choose this epoch.
@@ -197,8 +200,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Whether training had fewer epochs than planned because of `max_time`. If True, the result of `consensus()` says
         so in its attribute `limitations`.
     confusion_given_ : {"said", "true"} or None
-        Which probabilities the confusion matrices hold. "true": P(annotator's label | true class). "said": P(true class
-        | annotator's label). None if the learning method has no confusion matrices.
+        What the probabilities in the confusion matrices are conditioned on. "true": the true class, so the entries are
+        P(annotator's label | true class). "said": the annotator's label, so the entries are P(true class | annotator's
+        label). None if the learning method has no confusion matrices.
     method_ : Method
         The fitted PyTorch module of the learning method. It holds all trained parameters.
     """
@@ -565,8 +569,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     ) -> PreparedTraining:
         """Check settings and data and build the network, as `fit` does before the first training step.
 
-        Call `prepare()` to find mistakes before a long training run. It sets `classes_`, `annotators_`, `input_shape_`,
-        `n_features_in_`, `gold_used_for_`, `encoder_` and the untrained `method_`.
+        Call `prepare()` to find mistakes before a long training run. `prepare()` sets `classes_`, `annotators_`,
+        `input_shape_`, `n_features_in_`, `gold_used_for_`, `encoder_` and the untrained `method_`.
 
         Parameters
         ----------
@@ -641,10 +645,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return PreparedTraining(data, held_out, recipe)
 
     def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
-        """Return the training runs on folds of the items that `fit` makes before it trains the network.
+        """Return the training runs for cross-fitting that `fit` performs before it trains the network.
 
-        Most classifiers make no such runs. A classifier whose class attribute `cross_fits_itself` is True, such as
-        `ConsensusTrainingClassifier`, first trains other classifiers on the folds.
+        Most classifiers have no such training runs. If the class attribute `cross_fits_itself` is True, as for
+        `ConsensusTrainingClassifier`, `fit` first splits the items into folds. For each fold, it trains other
+        classifiers on the remaining folds.
 
         Parameters
         ----------
@@ -659,22 +664,22 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return []
 
     def training_costs(self, n_items: int) -> tuple[float, ...]:
-        """Return the expected duration of each training run that `fit` makes, in an arbitrary unit.
+        """Return the expected duration of each training run that `fit` performs, in an arbitrary unit.
 
-        Call `prepare()` first.
+        Call `prepare()` before this method.
 
         Parameters
         ----------
         n_items : int
-            Number of items to learn from. If it is smaller than the number of folds, there are fewer folds and fewer
-            training runs.
+            Number of items to learn from. If there are fewer items than folds, the number of folds is reduced, so there
+            are fewer training runs.
 
         Returns
         -------
         costs : tuple of float
             A single number for most classifiers. `ConsensusTrainingClassifier` first trains up to five other
-            classifiers on each fold: there is one number for each of these training runs. The last number is for its
-            own networks, which are trained after them.
+            classifiers, each of them once per fold; there is one number for each of these training runs. The last
+            number is for the networks of `ConsensusTrainingClassifier` itself, which are trained at the end.
         """
         return (1.0,)
 
@@ -683,7 +688,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return apply_encoder(self.encoder_, check_raw_inputs(X, "validation X"))
 
     def fit_prepared(self, prepared: PreparedTraining, *, title: str | None = None) -> Self:
-        """Train the network that `prepare` has built. `fit(...)` is the same as `fit_prepared(prepare(...))`.
+        """Train the network that `prepare` has built. `fit` calls `prepare`, then `fit_prepared`.
 
         Parameters
         ----------
@@ -740,7 +745,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         """Return data and recipe of a later `partial_fit`, and add new annotators to the network."""
         if classes is not None and not np.array_equal(np.sort(np.asarray(classes)), np.sort(self.classes_)):
             raise ValueError(
-                f"classes= differs from the classes of the model ({format_names(self.classes_)}); leave out classes="
+                f"the argument classes differs from the classes of the model ({format_names(self.classes_)}); leave it "
+                "out"
             )
         inputs = self._inputs(X)
         y = labels_as_given(y)
@@ -749,9 +755,10 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         self.method_ = copy.deepcopy(self.method_)
         if n_new and not self.method_.takes_new_annotators:
             raise ValueError(
-                f"the model does not know {format_count(n_new, 'annotator')} of these labels: "
-                f"{format_names(ann.annotators[-n_new:])}; annotator_heads='separate' cannot take new annotators. "
-                "Train a new model with 'shared' or 'embedded', or leave out the labels of the new annotators"
+                f"the labels are by {format_count(n_new, 'annotator')} whom the model does not know: "
+                f"{format_names(ann.annotators[-n_new:])}. Annotators cannot be added to a model with "
+                "annotator_heads='separate'. Train a new model with annotator_heads='shared' or 'embedded', or leave "
+                "out the labels of the new annotators"
             )
         if n_new:
             self.method_.add_annotators(n_new)
@@ -844,13 +851,13 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             )
 
     def training_limitations(self) -> tuple[str, ...]:
-        """Return what the user should know about how training went, in one sentence per limitation.
+        """Return problems of the training run that the user should know, one text per problem.
 
         Returns
         -------
         limitations : tuple of str
-            Problems that the learning method reports, phases that were left out (see `skipped_phases`), and the time
-            limit if it shortened training. Empty if there is nothing to report.
+            Problems that the learning method reports, phases that were left out (see `skipped_phases`), and a text
+            about the time limit if it shortened training. Empty if there are no problems.
 
         Examples
         --------
@@ -875,7 +882,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         limitations : tuple of str
-            A single sentence that names the phases. Empty if all phases were trained, or if training was interrupted.
+            A single text that names the phases. Empty if all phases were trained, or if training was interrupted.
 
         Examples
         --------

@@ -20,10 +20,10 @@ from crowdfuse.methods.coin_net import COINNet
 class COINNetClassifier(GlobalConfusionsClassifier):
     """COINNet: one confusion matrix per annotator, and outlier terms for exceptional items.
 
-    Outliers are items on which annotators make other errors than their confusion matrices predict. An outlier term is a
-    probability that is added to the predicted probability of a label. A penalty keeps most outlier terms close to 0, so
-    that only few items have large terms. At least one item must have several labels. The loss has one term per label,
-    so items with more labels have more influence.
+    Outliers are items on which annotators make other errors than their confusion matrices predict. Each label has an
+    outlier term: a probability that is added to the predicted probability of the label. A penalty keeps most outlier
+    terms close to 0, so that only few items have large terms. At least one item must have several labels. The loss has
+    one term per label, so items with more labels have more influence.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class COINNetClassifier(GlobalConfusionsClassifier):
     Notes
     -----
     `outliers()` returns an outlier score per item. `fused_labels()` combines the network's prediction (the prior) with
-    the labels (the evidence) by Bayes' rule. The labels of outliers carry almost no evidence.
+    the labels (the evidence) by Bayes' rule. The labels of outliers are only weak evidence.
 
     References
     ----------
@@ -83,7 +83,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         check_nonnegative("outlier_weight", self.outlier_weight)
         if not self.outlier_weight:
             raise ValueError(
-                "outlier_weight must be above 0, got 0: every item would be an outlier, and nothing would be learned"
+                "outlier_weight must be above 0, got 0; with 0, every item would be an outlier, and nothing would be "
+                "learned"
             )
         check_nonnegative("volume_weight", self.volume_weight)
         if self.start is not None:
@@ -91,9 +92,9 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         return COINNet(spec, outlier_weight=self.outlier_weight, volume_weight=self.volume_weight, start=self.start)
 
     def outliers(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Return how strongly each item is an outlier: an item with other errors than the confusion matrices predict.
+        """Return an outlier score for each item. The items may be training items or new items.
 
-        The items may be training items or new items.
+        Outliers are items on which annotators make other errors than their confusion matrices predict.
 
         Parameters
         ----------
@@ -108,8 +109,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         -------
         outliers : ndarray of shape (n_items,)
             Scores from 0 (not an outlier) to 1 (certain outlier); NaN for items without labels. The score of an item is
-            the root mean square of its outlier terms. There is one outlier term per label: the probability that is
-            added to the label's probability by the confusion matrix.
+            the root mean square of the outlier terms of its labels. The confusion matrix predicts a probability for
+            each label, and the outlier term is a probability that is added to it.
 
         Examples
         --------

@@ -28,10 +28,10 @@ class CoNALClassifier(CrowdClassifier):
     Parameters
     ----------
     separation : float
-        Strength, per label, of the loss term that pushes the individual matrices away from the common matrix. The
-        authors' code uses 0.00001 per annotator. For the authors' data sets, which have 44 and 59 annotators, this
-        corresponds to about 0.0005 here. On synthetic annotators, 0.01 separated the matrices better. 0.1 was too
-        strong: the term outweighed the labels.
+        Strength of the loss term that pushes the individual matrices away from the common matrix. Here this term is
+        added once per label. The authors' code adds it once per annotator, with strength 0.00001. For the authors' data
+        sets, which have 44 and 59 annotators, this corresponds to a `separation` of about 0.0005. On synthetic
+        annotators, 0.01 separated the matrices better. 0.1 was too strong: the term outweighed the labels.
     embedding : int
         Size of the embeddings of annotators and items from which the shares of the two matrices are computed.
 

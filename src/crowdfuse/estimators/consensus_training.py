@@ -70,28 +70,30 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     Training has three steps.
 
-    1. Five classifiers are cross-fitted: `GatedClassifier` with and without dropout, `MajorityVoteClassifier`,
-       `AnnotMixClassifier` and `MaxMIGClassifier`. For each fold, copies of them are trained on the other folds, and
-       predict the items of this fold. There are only two classifiers, gated with dropout and the majority vote, if the
-       backbone is slow (networks for images, or over 256,000 weights, as with 2,000 features and 128 hidden units), or
-       if the confusion matrices of all annotators take over 256 MB.
-    2. The consensus is computed from the labels and the mean of some of these predictions, as in `crowdfuse.consensus`.
-       The mean under which the labels are most likely is used.
-    3. Class networks learn to predict the consensus from the inputs. The class probabilities of new items are the mean
-       over these networks. A further network, the gates, learns on which items each annotator is right.
+    1. Up to five classifiers are cross-fitted: `GatedClassifier` with and without dropout, `MajorityVoteClassifier`,
+       `AnnotMixClassifier` and `MaxMIGClassifier`. The items are split into folds. For each fold, a copy of each
+       classifier is trained on the other folds, and predicts the items of this fold. Only `GatedClassifier` with
+       dropout and `MajorityVoteClassifier` are cross-fitted if the backbone is slow, or if the confusion matrices of
+       all annotators would take over 256 MB. Slow backbones are networks for images, and networks with over 256,000
+       weights ("mlp" has this size for 2,000 features and 128 hidden units).
+    2. The consensus is computed as in `crowdfuse.consensus`, from the labels and the mean of the predictions of some of
+       these classifiers. They are chosen step by step, so that the labels become more likely given the mean.
+    3. Class networks learn to predict the consensus from the inputs: five networks if they are MLPs, otherwise one. The
+       class probabilities of new items are the mean over these networks. A further network predicts the gates: the
+       probability that each annotator is right on each item.
 
     Parameters
     ----------
     folds : int
-        Number of folds. If 0, the first step is left out: the networks learn the consensus of the labels alone, which
-        is much faster. The consensus then has no help from a classifier.
+        Number of folds in the first step. If 0, the first step is left out, which is much faster. The consensus is then
+        computed from the labels alone, without predictions of classifiers.
     annotator_heads : {"auto", "shared", "embedded"}
         Structure of the networks that predict the accuracy of annotators. "shared": one network for all annotators,
         except for its last layer, which is separate for each annotator. "embedded": one network for all annotators,
         which takes an embedding of the annotator as input; suited to many annotators. "auto": "shared" for up to 1,000
         annotators, else "embedded".
     embedding : int
-        Size of the annotator embedding of embedded heads.
+        Size of the annotator embedding; used only if the heads are "embedded".
 
     See Also
     --------
@@ -101,16 +103,23 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     Notes
     -----
-    `consensus()` uses the cross-fitted classifiers of `fit()`, so it does not train again if it gets the same data, and
-    then ignores `folds`. Gold labels given to `fit()` are treated as certain. `partial_fit()` computes the consensus
-    from the labels and the predictions of the networks, without cross-fitting. docs/consensus-training.md explains the
-    learning method, the variants that were tried, and the cases in which it fails.
+    If `consensus()` gets the same data as `fit()`, it uses the predictions of the classifiers that `fit()`
+    cross-fitted. It then trains nothing and ignores its argument `folds`. Gold labels given to `fit()` are treated as
+    certain. `partial_fit()` computes the consensus from the labels and the predictions of the networks, without
+    cross-fitting.
+
+    The weights that `annotator_weights()` returns are proportional to the gates. `fused_labels()` combines the mean
+    prediction of the class networks (the prior) with the labels (the evidence) by Bayes' rule.
+
+    docs/consensus-training.md explains the learning method, the variants that were tried, and the cases in which it
+    fails.
 
     References
     ----------
     A. P. Dawid and A. M. Skene. "Maximum likelihood estimation of observer error-rates using the EM algorithm". Applied
-    Statistics, 1979. V. C. Raykar et al. "Learning from crowds". JMLR, 2010. Both alternate between a consensus and the
-    annotators or a classifier; here the classifier is cross-fitted.
+    Statistics, 1979. V. C. Raykar et al. "Learning from crowds". JMLR, 2010. Both alternate between two steps: estimate
+    the consensus, and estimate the annotators (Raykar et al.: also a classifier) from it. Here, the classifiers are
+    cross-fitted instead.
 
     Examples
     --------
@@ -148,9 +157,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.epochs is not None and self.epochs < MIN_EPOCHS:
             raise ValueError(
-                f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}: one for networks "
-                "that predict classes and one for a network that predicts which labels are right; leave out epochs to "
-                "train long enough"
+                f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}. The networks that "
+                "predict classes and the network that predicts which labels are right need at least one epoch each. If "
+                "you leave out epochs, a sufficient number is chosen"
             )
         count = n_class_networks(spec.trunk, spec.head_hidden, spec.dropout)
         others = [self._model_spec(spec.seed).trunk for _ in range(count)]
@@ -208,14 +217,15 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return self
 
     def training_costs(self, n_items: int) -> tuple[float, ...]:
-        """Return the expected duration of each training run of `fit()`; 1 is the duration for `GatedClassifier`.
+        """Return the expected duration of each training run that `fit()` performs, relative to `GatedClassifier`.
 
-        Call `prepare()` first.
+        Call `prepare()` before this method.
 
         Parameters
         ----------
         n_items : int
-            Number of items to learn from. If it is smaller than `folds`, there are fewer folds and fewer training runs.
+            Number of items to learn from. If there are fewer items than `folds`, the number of folds is reduced, so
+            there are fewer training runs.
 
         Returns
         -------
@@ -256,7 +266,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return None if limit is None else limit * cost / sum(self.training_costs(n_items))
 
     def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
-        """Return the training runs on folds: all folds of the first cross-fitted classifier, then of the second, ...
+        """Return the training runs for cross-fitting: all folds of the first classifier, then of the second, ...
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
 
 
-CUT_SHORT_FOLD = "The time limit also cut the training of the folds short."
+CUT_SHORT_FOLD = "The time limit also shortened the training runs on the folds of the items."
 FOLDS_FOLDER = "folds"
 """Folder below that of the checkpoint, with the predictions and the checkpoints of the folds."""
 ONE_ITEM = "Cross-fitting is not possible, because there is only one item to learn from."
@@ -184,8 +184,8 @@ class FoldTraining:
         except UnfitDataError as error:
             next_training()
             reason = (
-                f"The consensus of {format_count(len(fold), 'item')} ignores the model, which cannot be "
-                f"trained without them: {error}."
+                f"The consensus of {format_count(len(fold), 'item')} ignores the model, because the model cannot be "
+                f"trained without these items: {error}."
             )
             return OutOfFold(np.full((len(fold), len(names)), 1 / len(names)), None, 0, (reason,))
         copy.fit_prepared(prepared, title=self.title)

@@ -16,24 +16,26 @@ from crowdfuse.methods.crowd_layer import CrowdLayer, Layer
 class CrowdLayerClassifier(GlobalConfusionsClassifier):
     """Crowd layer: one output layer per annotator on top of the network.
 
-    The layers are trained together with the network. They are not used for prediction. The loss has one term per label,
-    so items with more labels have more influence.
+    The layer of an annotator turns the class probabilities of the network into the probabilities of the annotator's
+    labels. The layers are trained together with the network. They are not used for prediction. The loss has one term
+    per label, so items with more labels have more influence.
 
     Parameters
     ----------
     layer : {"matrix", "vector", "bias", "vector+bias"}
         What the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix, for
         K classes; this can learn any confusion. "vector": multiplies each probability by a factor. "bias": adds a
-        number to each probability. "vector+bias": does both. The last three layers have fewer parameters, but only
-        "matrix" can learn which classes an annotator confuses with each other.
+        number to each probability. "vector+bias": does both. "vector", "bias" and "vector+bias" have fewer parameters,
+        but only "matrix" can learn which classes an annotator confuses with each other.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
         P(annotator's label | true class): the softmax of the output of each annotator's layer if the true class has
-        probability 1. At the start of training, the entries of a row differ little; during training, the differences
-        grow. After a short training, the values are therefore too similar to be used as probabilities. Their order can
-        be used: the largest entry of a row is the label that the annotator gives most often to this class.
+        probability 1. Before training, the diagonal entries are `e / (e + K - 1)` for K classes and Euler's number e
+        (23 % for 10 classes), and all other entries are equal. After a short training, the entries of a row are still
+        too similar to be used as probabilities. Their order can be used: the largest entry of a row is the label that
+        the annotator gives most often to this class.
 
     See Also
     --------

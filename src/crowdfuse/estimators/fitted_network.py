@@ -131,8 +131,8 @@ class FittedNetwork:
         if len(unknown) and warn:
             labels = format_count(int(count[unknown].sum()), "label")
             warnings.warn(
-                f"{format_count(len(unknown), 'annotator')} with {labels} never seen in training: "
-                f"{format_names(ann.annotators[unknown])}. They are treated like the average annotator",
+                f"the labels include {labels} by {format_count(len(unknown), 'annotator')} never seen in training: "
+                f"{format_names(ann.annotators[unknown])}. New annotators are treated like the average annotator",
                 stacklevel=4,
             )
         if len(unknown):

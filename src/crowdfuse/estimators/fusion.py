@@ -25,7 +25,7 @@ class FusionClassifier(CrowdClassifier):
 
     This is the learning method of the paper under References. For every item and annotator, the network predicts a
     weight and a confusion matrix. The matrix corrects the annotator's label. The weighted mean of the corrected labels
-    is the soft label that the classifier is trained on.
+    is the fused label, a vector of class probabilities that the classifier is trained on.
 
     Parameters
     ----------
@@ -34,10 +34,11 @@ class FusionClassifier(CrowdClassifier):
         as matrices. For K classes, at most K! permutations are used. If `n_bases` is 1, the only permutation is the
         identity: this ablation learns weights but no confusions.
     basis : {"random", "latin"}
-        How permutations are chosen. "random": drawn at random, as in the paper. "latin": shuffled cyclic shifts. If
-        there are at least as many shifts as classes, they can correct every label to every class.
+        How permutations are chosen. "random": drawn at random, as in the paper. "latin": cyclic shifts of the classes,
+        arranged in random orders. If `n_bases` is at least the number of classes, "latin" permutations can correct
+        every label to every class.
     penalty : float
-        Strength (lambda in the paper) of the penalty that pulls the matrices towards the identity.
+        Strength (lambda in the paper) of the penalty that pulls the matrices towards the identity matrix.
     confusions : {"basis", "full"}
         Form of the confusion matrices. "basis": weighted means of permutations. "full": any matrix whose columns sum to
         1, for at most 100 classes.
@@ -138,8 +139,8 @@ class FusionClassifier(CrowdClassifier):
         if self.confusions == "basis" and self.n_bases > possible:
             print_message(
                 self.verbose,
-                f"n_bases={self.n_bases} is more than the {possible} permutations of {spec.n_classes} classes; "
-                "all of these are used",
+                f"n_bases={self.n_bases}, but {spec.n_classes} classes have only {possible} permutations; all "
+                f"{possible} are used",
             )
         hidden = (
             (spec.head_hidden or (64,))
@@ -172,7 +173,7 @@ class FusionClassifier(CrowdClassifier):
 
     @property
     def n_bases_(self) -> int | None:
-        """Number of permutations (K x K matrices, for K classes) whose weighted mean is a confusion matrix.
+        """Number of permutation matrices (K x K, for K classes) whose weighted mean is a confusion matrix.
 
         Returns
         -------

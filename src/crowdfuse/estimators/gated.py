@@ -52,9 +52,10 @@ class GatedClassifier(CrowdClassifier):
     hold_out : bool
         Whether to hold out (not train on) a tenth of all labels, but at most 5,000 labels. They are taken from items
         with several labels. The likelihood of these held-out labels decides which epoch is kept: the last epoch of the
-        second phase, or an epoch of the third phase. If there are more than two classes, it also decides which of two
-        rules the second phase uses to infer classes from predicted labels. If `hold_out` is False, or if no item has
-        several labels, the last epoch is kept. `hold_out` has no effect if `fit()` gets the argument `validation`.
+        second phase, or an epoch of the third phase. If there are more than two classes, this likelihood also decides
+        which of two rules the second phase uses to infer classes from predicted labels. If `hold_out` is False, or if
+        no item has several labels, the last epoch is kept. `hold_out` has no effect if `fit()` gets the argument
+        `validation`.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
@@ -71,10 +72,13 @@ class GatedClassifier(CrowdClassifier):
     Notes
     -----
     In two cases the labels alone are not enough, and some gold labels are needed. In the first case, annotators make
-    the same mistakes. In the second case, there are only two classes, and each annotator is unreliable on other items
-    than the other annotators. If ten or more items have gold labels, these can overrule the classes that were inferred
-    from the annotators' labels. docs/method.md describes the model, compares it with other models, and shows the cases
-    in which it fails. The weights that `annotator_weights()` returns are proportional to the gates.
+    the same mistakes. In the second case, there are only two classes, and each annotator is unreliable on a different
+    part of the items. If ten or more items have gold labels, the gold labels can overrule the classes that the second
+    phase inferred from the annotators' labels. docs/method.md describes the model, compares it with other models, and
+    shows the cases in which it fails.
+
+    The weights that `annotator_weights()` returns are proportional to the gates. `fused_labels()` combines the
+    classifier's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------
@@ -115,8 +119,8 @@ class GatedClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.epochs is not None and self.epochs < 2:
             raise ValueError(
-                f"gated needs at least 2 epochs, got epochs={self.epochs}; use 3 or more, one for each of its three "
-                "training phases"
+                f"gated needs at least 2 epochs, got epochs={self.epochs}; use 3 or more, because training has three "
+                "phases, and the last phase is left out if there are only 2 epochs"
             )
         wrong: WrongLabels = UniformWrongLabels(spec.n_classes, spec.n_annotators)
         if self.wrong == "annotator":

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
     from crowdfuse.report import Report
 
-NO_GOLD = "The classifier was trained with gold labels, but this consensus does not use them. Pass gold= to use them."
+NO_GOLD = (
+    "The classifier was trained with gold labels, but this consensus does not use them. To use them, pass the argument "
+    "gold."
+)
 
 
 class LabelLogProbabilities(NamedTuple):
@@ -110,8 +113,8 @@ class Inspection(FittedNetwork):
     ) -> Any:
         """Return the weight of each annotator on each item.
 
-        The documentation of each classifier says what its weights mean. A classifier that estimates no weights gives
-        all annotators the same weight.
+        The documentation of a classifier says what its weights mean. If it does not mention weights, the classifier
+        estimates no weights and gives all annotators the same weight.
 
         Parameters
         ----------
@@ -149,7 +152,8 @@ class Inspection(FittedNetwork):
         if annotations is None:
             if sparse:
                 raise ValueError(
-                    "sparse=True needs annotations=, because only pairs (item, annotator) with a label are stored"
+                    "sparse=True needs the argument annotations, because a sparse result stores only the pairs (item, "
+                    "annotator) that have a label"
                 )
             self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
             scores = [self.method_.weight_logits(h, *self._every_pair(len(h))) for h in self._features(inputs)]
@@ -171,8 +175,8 @@ class Inspection(FittedNetwork):
     ) -> NDArray[np.float32]:
         """Return the confusion matrix of each annotator on each item.
 
-        Rows are true classes, and columns are labels of the annotator. `confusion_given_` says whether rows or columns
-        sum to 1.
+        Rows are true classes, and columns are labels of the annotator. The attribute `confusion_given_` says which of
+        them sum to 1: rows if it is "true", columns if it is "said".
 
         Parameters
         ----------
@@ -258,19 +262,22 @@ class Inspection(FittedNetwork):
 
     @property
     def confusion_given_(self) -> str | None:
-        """Which probabilities the confusion matrices hold: P(true class | label) or P(label | true class).
+        """What the probabilities in the confusion matrices are conditioned on: true class or annotator's label.
 
         Returns
         -------
         given : {"said", "true"} or None
-            "said": P(true class | annotator's label), and columns sum to 1. "true": P(annotator's label | true class),
-            and rows sum to 1. None if the learning method has no confusion matrices.
+            "said": the entries are P(true class | annotator's label), and columns sum to 1. "true": the entries are
+            P(annotator's label | true class), and rows sum to 1. None if the learning method has no confusion matrices.
         """
         check_is_fitted(self)
         return self.method_.confusion_given
 
     def fused_labels(self, X: Any, annotations: Any, *, items: ArrayLike | None = None) -> NDArray[np.float32]:
-        """Combine the labels of each item into class probabilities, as the learning method does in training.
+        """Combine the labels of each item into class probabilities, the fused label of the item.
+
+        The documentation of a classifier says how it computes fused labels. If it does not mention them, the fused
+        label is the mean of the item's labels, weighted as in `annotator_weights()`.
 
         Parameters
         ----------
@@ -427,12 +434,13 @@ class Inspection(FittedNetwork):
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), default=None
             Name of the true class of each item; None or NaN if unknown. Known classes are treated as certain. The
-            copies of the classifier also use these classes in training, as if they were passed to `fit`. None: the gold
-            labels that `fit` was called with, if X is the same as in `fit`. A classifier from `load` does not have
-            them.
+            copies of the classifier also use these classes in training, as if they were passed to `fit`. None: if X is
+            the same as in `fit`, the gold labels that were passed to `fit`; otherwise no gold labels. These gold labels
+            are not saved with a model, so they are not available after `crowdfuse.load`.
         folds : int, default=5
-            Number of folds; one copy of the classifier is trained per fold. If 0, no copy is trained: this fitted
-            classifier predicts all items, and the `limitations` of the result warn that the confidence is too high.
+            Number of folds; one copy of the classifier is trained per fold. If 0, no copy is trained. This fitted
+            classifier then predicts all items, and the attribute `limitations` of the result warns that the confidence
+            is too high.
 
         Returns
         -------
@@ -540,9 +548,10 @@ class Inspection(FittedNetwork):
             Item id of each row of X, used to match `Annotations`; see `fit`.
         gold : array-like of shape (n_items,), or data frame, default=None
             Name of the true class of each item; None or NaN if unknown. A data frame must have the columns item and
-            label; it need not contain all items. Gold is used only to evaluate the model and the consensus. Items with
-            labels count as items that the model was trained on, and are evaluated by the out-of-fold predictions of the
-            consensus. To evaluate the model itself on new items with labels, use `score`.
+            label; it need not contain all items. Gold is used only to evaluate the model and the consensus. The report
+            assumes that the model was trained on all items that have labels. For these items, it evaluates the
+            out-of-fold predictions from `consensus()` instead of the predictions of the model itself. To evaluate the
+            model itself on new items that have labels, use `score`.
         consensus : Consensus, default=None
             Result of `consensus(X, annotations, items=items)`, if you have already computed it. None: `report` computes
             it.
@@ -552,8 +561,9 @@ class Inspection(FittedNetwork):
         n_items : int, default=30
             Number of disputed items to show, at most 200.
         sensitivity : float, default=0.95
-            Fraction of the positive items to find. The report suggests a threshold on the probability of the positive
-            class that finds at least this fraction. Used only if there are two classes and gold is given.
+            Fraction of the items of the positive class that should be found (recall). The report suggests a threshold
+            on the probability of the positive class that reaches this fraction. Used only if there are two classes and
+            gold is given.
         positive : object, default=None
             Name of the positive class. None: the second of `classes_`. Used only if there are two classes.
         title : str, default=None

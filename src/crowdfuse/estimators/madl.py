@@ -21,16 +21,16 @@ from crowdfuse.methods.madl import MaDL
 class MaDLClassifier(CrowdClassifier):
     """MaDL: learns confusion matrices per item and annotator.
 
-    Annotators who resemble many other annotators get less weight. The loss of an item is the sum of the losses of its
-    labels, so items with more labels have more influence.
+    Annotators who resemble many other annotators have a lower weight in the loss. The loss of an item is the sum of the
+    losses of its labels, so items with more labels have more influence.
 
     Parameters
     ----------
     confusions : {"isotropic", "diagonal", "full"}
-        What is learned per item and annotator. "isotropic": the probability of a right label, with all wrong classes
-        equally likely. "diagonal": the probability of a right label for each true class. "full": a whole confusion
-        matrix, as in the code of Herde et al.; it is so flexible that the network sometimes does not learn to predict
-        the true classes.
+        What is learned per item and annotator. "isotropic": the probability of a right label. "diagonal": the
+        probability of a right label for each true class. In both cases, all wrong labels are equally likely. "full": a
+        whole confusion matrix, as in the code of Herde et al.; such matrices are so flexible that the network sometimes
+        does not learn to predict the true classes.
     weights : {"density", "uniform"}
         Weights of the annotators in the loss. "density": an annotator who resembles many other annotators has a low
         weight, so that annotators who copy each other do not outvote the rest. "uniform": all annotators have the same
@@ -40,10 +40,10 @@ class MaDLClassifier(CrowdClassifier):
     embedding : int
         Size of the embeddings of annotators and items from which confusion matrices are predicted.
     gamma_shape : float
-        Shape of the gamma prior on the sharpness of the kernel that compares annotators. Used only if
-        weights="density".
+        Shape of the gamma prior on the learned number g, which decides how similar two annotators are: the similarity
+        of annotators with embeddings a and b is `exp(-g |a - b|^2)`. Used only if weights="density".
     gamma_rate : float
-        Rate of the gamma prior on the sharpness of the kernel that compares annotators. Used only if weights="density".
+        Rate of the gamma prior on g. Used only if weights="density".
 
     Attributes
     ----------
@@ -57,11 +57,10 @@ class MaDLClassifier(CrowdClassifier):
 
     Notes
     -----
-    `annotator_weights()` returns weights per item. For this learning method they are `weights_` divided by their sum
-    over the annotators of the item. A low weight means that
-    the annotator resembles many others. It does not mean that the annotator is inaccurate. For the accuracy per item,
-    see the diagonals of the matrices that `confusion_matrices()` returns. `fused_labels()` combines the network's
-    prediction (the prior) with the labels (the evidence) by Bayes' rule.
+    `annotator_weights()` returns weights per item: the entries of `weights_` for the item's annotators, divided by
+    their sum. A low weight means that the annotator resembles many others. It does not mean that the annotator is
+    inaccurate. For the accuracy per item, see the diagonals of the matrices that `confusion_matrices()` returns.
+    `fused_labels()` combines the network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
     ----------

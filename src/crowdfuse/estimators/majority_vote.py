@@ -18,8 +18,8 @@ class MajorityVoteClassifier(CrowdClassifier):
     Parameters
     ----------
     vote : {"soft", "hard"}
-        "soft": train on the vote shares (for each class, the fraction of the item's labels that name it). "hard": train
-        on the class with the most labels. Ties are broken at random, using the seed.
+        "soft": train on the vote shares (for each class, the fraction of the item's labels that are this class).
+        "hard": train on the class with the most labels. Ties are broken at random, using `random_state` as the seed.
     loss_scale : {"plain", "paper"}
         "plain": the loss is the mean over items. "paper": this mean is divided by the number of classes, as in the
         paper under References.

@@ -34,8 +34,8 @@ class MaxMIGClassifier(CrowdClassifier):
     Notes
     -----
     Annotators who copy each other's labels do no harm if these labels hardly depend on the items, even if there are
-    many such annotators. But training starts from the vote. Annotators who copy systematic errors from each other can
-    therefore mislead the training. `fused_labels()` returns the prediction of the aggregator. `annotator_weights()`
+    many such annotators. But the aggregator starts from the vote. Annotators who copy systematic errors from each other
+    can therefore mislead the training. `fused_labels()` returns the prediction of the aggregator. `annotator_weights()`
     measures how much an annotator's labels change this prediction; the weights are the same for all items.
 
     References

@@ -17,11 +17,11 @@ from crowdfuse.methods.mbem import MBEM
 class MBEMClassifier(GlobalConfusionsClassifier):
     """Model-bootstrapped EM: estimates confusion matrices from the predictions of the network.
 
-    Each round trains the network on class probabilities of each item. In the first round, these are the vote shares
-    (for each class, the fraction of the item's labels that name it). Before every later round, the network predicts the
-    classes of the items. A class prior and one confusion matrix per annotator are counted as if these predictions were
-    the true classes (for items with gold, the true class is used). The new class probabilities are the posterior:
-    Bayes' rule computes them from the prior, the matrices and the item's labels.
+    Training has several rounds. Each round trains the network on class probabilities of the items. In the first round,
+    these are the vote shares (for each class, the fraction of the item's labels that are this class). Before every
+    later round, the network predicts the classes of the items. A class prior and one confusion matrix per annotator are
+    counted as if these predictions were the true classes (for items with gold, the true class is used). Then Bayes'
+    rule computes the new class probabilities, the posterior, from the prior, the matrices and the item's labels.
 
     Parameters
     ----------
@@ -80,8 +80,8 @@ class MBEMClassifier(GlobalConfusionsClassifier):
         check_positive_integer("rounds", self.rounds)
         if self.epochs is not None and self.rounds > self.epochs:
             raise ValueError(
-                f"rounds={self.rounds} needs at least as many epochs, got epochs={self.epochs}; "
-                "raise epochs or lower rounds"
+                f"rounds={self.rounds} needs at least {self.rounds} epochs, got epochs={self.epochs}; increase epochs, "
+                "or reduce rounds"
             )
         check_choice("chosen", self.chosen, ("epoch", "round"))
         return MBEM(spec, rounds=int(self.rounds), chosen=self.chosen)

@@ -165,13 +165,14 @@ def _load_weights(classifier: CrowdClassifier, weights: Path, *, has_custom_back
     try:
         classifier.method_.load_state_dict(load_file(weights))
     except SafetensorError as error:
-        raise DamagedModelError(f"{weights} is damaged: {error}") from error
+        raise DamagedModelError(f"{weights} is damaged ({error}); copy it again, or save the model again") from error
     except RuntimeError as error:
         if has_custom_backbone:
             raise ValueError(
-                f"backbone= differs from the backbone that {weights.parent} was trained with: {error}"
+                f"the argument backbone differs from the backbone that the model in {weights.parent} was trained with: "
+                f"{error}"
             ) from error
-        raise DamagedModelError(f"{weights} does not match the model: {error}") from error
+        raise DamagedModelError(f"{weights} does not match the network in {SETTINGS_FILE}: {error}") from error
     classifier.method_.eval()
 
 
@@ -179,7 +180,9 @@ def _load_encoder(folder: Path, hashes: dict[str, str] | None, given: EncoderCho
     """Return the encoder of a model, or None if it has no encoder. `given` is the user's network or function."""
     if hashes is None:
         if given is not None:
-            raise ValueError(f"{folder} was trained on numbers, without an encoder; leave out encoder=")
+            raise ValueError(
+                f"the model in {folder} was trained on numbers, without an encoder; leave out the argument encoder"
+            )
         return None
     try:
         encoder = load_encoder(folder, hashes)
@@ -188,12 +191,15 @@ def _load_encoder(folder: Path, hashes: dict[str, str] | None, given: EncoderCho
     needs_one = isinstance(encoder, FrozenEncoder) and encoder.source is None
     if needs_one and given is None:
         raise ValueError(
-            f"{folder} was trained with a module or function as encoder, which is not saved; build it in the same "
-            "way again, and pass it as load(path, encoder=...)"
+            f"the model in {folder} was trained with a module or function as encoder, which is not saved; build the "
+            "encoder again in the same way, and call load(path, encoder=...)"
         )
     if given is not None:
         if not isinstance(encoder, FrozenEncoder) or not needs_one:
-            raise ValueError(f"{folder} already contains its encoder, {encoder.describe()}; leave out encoder=")
+            raise ValueError(
+                f"the model in {folder} already contains its encoder, {encoder.describe()}; leave out the argument "
+                "encoder"
+            )
         encoder.attach(given)
     return encoder
 
@@ -210,12 +216,15 @@ def _settings(stored: dict[str, Any], backbone: Backbone | None, folder: Path) -
     if settings["backbone"] == CUSTOM_OBJECT:
         if backbone is None:
             raise ValueError(
-                f"{folder} was trained with a module or callable as backbone, which is not saved; build it in the same "
-                "way again, and pass it as load(path, backbone=...)"
+                f"the model in {folder} was trained with a module or callable as backbone, which is not saved; build "
+                "the backbone again in the same way, and call load(path, backbone=...)"
             )
         settings["backbone"] = backbone
     elif backbone is not None:
-        raise ValueError(f"{folder} already contains its backbone, {settings['backbone']!r}; leave out backbone=")
+        raise ValueError(
+            f"the model in {folder} already contains its backbone, {settings['backbone']!r}; leave out the argument "
+            "backbone"
+        )
     return {name: value for name, value in settings.items() if value != CUSTOM_OBJECT}
 
 
@@ -226,13 +235,13 @@ def _read_settings(folder: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no model folder {folder}; check the path")
     if not path.exists():
         raise DamagedModelError(
-            f"{path} is missing, so {folder} is not a model folder, or it is damaged; check the path"
+            f"{path} is missing: either {folder} is not a model folder, or the model is damaged; check the path"
         )
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         stored = content.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedModelError(f"{path} is damaged: {error!r}") from error
+        raise DamagedModelError(f"{path} is damaged ({error!r}); copy it again, or save the model again") from error
     if _digest(content) != stored:
         raise DamagedModelError(
             f"{path} is damaged: its content has changed since it was saved; copy it again, or save the model again"

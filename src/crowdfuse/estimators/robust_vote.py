@@ -17,15 +17,15 @@ class RobustVoteClassifier(CrowdClassifier):
     """Robust vote: trains on the majority vote with generalized cross-entropy.
 
     This loss makes the network memorize fewer wrong votes than cross-entropy does. All annotators have the same weight.
-    Ties are broken at random, using the seed. For items with gold, the network is trained on the true class with
-    cross-entropy.
+    Ties are broken at random, using `random_state` as the seed. For items with gold, the network is trained on the true
+    class with cross-entropy.
 
     Parameters
     ----------
     q : float
         Tolerance of wrong votes, above 0 and at most 1. The authors use 0.7. As `q` approaches 0, the loss approaches
-        cross-entropy. If `q` is 1, the loss is 1 - p, where p is the predicted probability of the voted class. With 1,
-        wrong votes have the least effect, but learning is slow, especially if there are many classes.
+        cross-entropy. If `q` is 1, the loss is 1 - p, where p is the predicted probability of the voted class. Wrong
+        votes then have the least effect, but learning is slow, especially if there are many classes.
     vote : {"hard", "soft"}
         "hard": train on the class with the most labels. "soft": train on all labels of an item, with equal weight.
 

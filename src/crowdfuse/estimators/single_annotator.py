@@ -28,6 +28,11 @@ class SingleAnnotatorClassifier(CrowdClassifier):
     --------
     MajorityVoteClassifier : Trains on the labels of all annotators.
 
+    Notes
+    -----
+    `annotator_weights()` gives weight 1 to the chosen annotator and weight 0 to all others. If it gets labels, an item
+    without a label of the chosen annotator has only weights of 0.
+
     References
     ----------
     Z. Gao et al. "Learning from Multiple Annotator Noisy Labels via Sample-wise Label Fusion". ECCV 2022. Single
@@ -75,9 +80,9 @@ class SingleAnnotatorClassifier(CrowdClassifier):
         if self.annotator is None:
             if len(self.annotators_) > 1:
                 raise ValueError(
-                    "single-annotator needs one annotator; choose one annotator with annotator= (--set annotator=NAME "
-                    "on the command line); "
-                    f"the annotators are {format_names(self.annotators_)}"
+                    "single-annotator is trained on the labels of one annotator; choose one annotator with the "
+                    "argument annotator (on the command line: --set annotator=NAME). The annotators are "
+                    f"{format_names(self.annotators_)}"
                 )
             return SingleAnnotator(spec, annotator=0)
         position = int(positions_of(normalize_ids(np.asarray([self.annotator]), "annotator"), self.annotators_)[0])

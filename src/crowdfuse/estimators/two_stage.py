@@ -46,7 +46,7 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     References
     ----------
     A. P. Dawid and A. M. Skene. "Maximum Likelihood Estimation of Observer Error-Rates Using the EM Algorithm". Journal
-    of the Royal Statistical Society C, 1979. The default aggregator.
+    of the Royal Statistical Society C, 1979. This algorithm is the default aggregator.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from crowdfuse.methods.union_net import UnionNet, Variant
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class UnionNetClassifier(GlobalConfusionsClassifier):
-    """UnionNet: treats all labels of an item as one joint answer of its annotators.
+    """UnionNet: treats all labels of an item as one joint answer of the item's annotators.
 
     The joint answer includes only the annotators who labelled the item. The loss of an item is the sum of the losses of
     its labels, so items with more labels have more influence.
@@ -31,8 +31,8 @@ class UnionNetClassifier(GlobalConfusionsClassifier):
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(label | true class), the same for all items. At the start of training, all entries of a row are nearly equal;
-        during training, the differences grow.
+        P(annotator's label | true class), the same for all items. Before training, all entries outside the diagonal are
+        equal, and the diagonal entries are `e / (e + K - 1)` for K classes and Euler's number e (23 % for 10 classes).
 
     See Also
     --------

@@ -49,14 +49,16 @@ def _from_other_items(
     inputs = read_inputs(validation[0])
     if inputs.item_shape != data.inputs.item_shape:
         raise ValueError(
-            f"validation inputs have shape {inputs.item_shape}, X has {data.inputs.item_shape}; both must be the same"
+            f"each validation input has shape {inputs.item_shape}, but each row of X has shape "
+            f"{data.inputs.item_shape}; the shapes must be the same"
         )
     items = validation[2] if len(validation) == 3 else None
     reference = labels_as_given(validation[1])
     classes = data.annotations.classes
     if isinstance(reference, np.ndarray) and reference.ndim == 2 and reference.shape[1] == 1:
         raise ValueError(
-            "validation labels have one column: pass gold as a 1-D array, or the labels of one annotator as Annotations"
+            "validation labels with a single column may be gold or the labels of one annotator; pass gold as a 1-D "
+            "array, and the labels of one annotator as Annotations"
         )
     if reference.ndim == 2:
         labels = select_labels(align(reference, len(inputs), items)).with_classes(classes)
@@ -85,8 +87,8 @@ def _hold_out_items(
     count = round(share * len(labelled))
     if not 0 < share < 1 or not 0 < count < len(labelled):
         raise ValueError(
-            f"validation={share} must leave items for training and for validation, but there are "
-            f"{len(labelled):,} labelled items; choose another fraction, such as 0.1"
+            f"validation={share} must leave items for training and for validation, but would hold out {count:,} of the "
+            f"{len(labelled):,} labelled items; choose another fraction between 0 and 1"
         )
     rows = np.sort(np.random.default_rng([seed, 2]).permutation(labelled)[:count])
     weight = data.weight.copy()
@@ -103,6 +105,6 @@ def _hold_out_labels(
     if held_out is None:
         raise ValueError(
             "validation='annotations' holds out labels of items that have several labels, but no item has two labels. "
-            "Hold out a fraction of the items instead, such as validation=0.1, or pass (X, gold)"
+            "Instead, hold out a fraction of the items, such as validation=0.1, or pass validation=(X, gold)"
         )
     return replace(data, annotations=kept), HeldOutLabelValidation(data.inputs.take(held_out.rows), held_out)

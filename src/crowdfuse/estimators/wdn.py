@@ -35,11 +35,11 @@ class WDNClassifier(CrowdClassifier):
         weight inverts the prediction of its network. "released" therefore needs a few thousand training steps, which
         correct negative initial weights.
     weight_epochs : int
-        Number of epochs in which the weights are learned, with a separate optimizer and schedule. Validation chooses
-        one of these epochs.
+        Number of epochs in which the weights are learned, with a separate optimizer and schedule. If there is
+        validation, it chooses one of these epochs.
     loss_scale : {"plain", "paper"}
         Scale of the loss in the second phase. "plain": the loss is the mean over items. "paper": this mean is divided
-        by the number of classes.
+        by the number of classes, as in the code of the fusion paper.
 
     Attributes
     ----------
