@@ -421,7 +421,7 @@ def test_on_missing_drop_leaves_out_items_without_inputs_or_labels(crowd: Crowd)
     labels = write_rows(crowd.folder / "part.csv", "item,annotator,label", rows)
     text = run_ok(*crowd.fit("--on-missing", "drop", labels=labels))
     assert "1 labelled items have no inputs and were left out" in text
-    assert "1 items have inputs but no labels; they are not used for training" in text
+    assert "not used for training: 1 item with inputs but no labels" in text
     n_labels = {row["item"]: int(row["n_labels"]) for row in read_rows(crowd.out / "consensus.csv")}
     assert set(n_labels) == {*crowd.items}
     assert [item for item, count in n_labels.items() if count == 0] == ["i2"]

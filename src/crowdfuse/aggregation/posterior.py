@@ -88,9 +88,10 @@ class AnnotatorModel(NamedTuple):
         log_probability = self._of_independent_annotators(block, gate)
         if self.same_mistake_share == 0:
             return log_probability
-        return np.logaddexp(
+        mixture: FloatArray = np.logaddexp(
             np.log1p(-self.same_mistake_share) + log_probability, self._log_joint_with_same_mistakes(block, gate)
         )
+        return mixture
 
     def log_same_mistake_probability(self, block: Block, gate: FloatArray | None, log_total: FloatArray) -> FloatArray:
         """Return log P(wrong annotators give the same label | labels, true class): (n_block_items, n_classes).
@@ -104,7 +105,9 @@ class AnnotatorModel(NamedTuple):
         right = self._right_probability_of_labels(block)
         if gate is not None and self.gate_weight > 0:
             right = self.gated_right_probability(right, gate)
-        return np.log(self.same_mistake_share) + log_probability_of_same_mistakes(block, right, self.wrong_labels)
+        log_probability = log_probability_of_same_mistakes(block, right, self.wrong_labels)
+        log_probability += np.log(self.same_mistake_share)
+        return log_probability
 
     def _right_probability_of_labels(self, block: Block) -> FloatArray:
         """Return P(said = k | true = k) of the annotator of each label, without gates: (n_block_labels, n_classes)."""

@@ -200,7 +200,7 @@ def _check_unlabelled(
             f"{format_count_with_verb(int(unlabelled.sum()), 'item')} in {job.inputs_path} but not in {job.labels}: "
             f"{format_names(items[unlabelled])}. To train without them, use --on-missing drop"
         )
-    notes.append(f"{int(unlabelled.sum()):,} items have inputs but no labels; they are not used for training")
+    notes.append(f"not used for training: {format_count(int(unlabelled.sum()), 'item')} with inputs but no labels")
 
 
 def _match_gold_to_rows(
