@@ -178,7 +178,7 @@ def test_images_come_from_the_data_folder(
         ({"wrong": "neighbor"}, "wrong must be one of uniform, .*, got 'neighbor'; did you mean 'neighbour'"),
         ({"rule": "habit", "habits": [[(5, 10)]]}, r"habits\[0\]: 10 is not one of the 10 classes in y \(0, 1, 2"),
         ({"items": 0}, "items must be at least 1"),
-        ({"items": 4}, "items must be more than 4, got 4, .* rows 4, 2, 3; use more items, or give weakness="),
+        ({"items": 4}, "at least 5 items are needed, got items=4: .* rows 4, 2, 3; use more items, or give weakness="),
         ({"missing": 1.0}, "missing must be a share"),
         ({"data": Path("data")}, "digits is part of scikit-learn"),
         ({"rule": "hammer-spammer", "by": "annotator"}, "give exactly one of n_hammers and p"),
