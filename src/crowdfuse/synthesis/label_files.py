@@ -286,8 +286,9 @@ def _check_items(dataset: str, items: int | None, *, default_rows: bool) -> int:
     rows = default.weakness if default_rows else None
     if rows is not None and items <= max(rows):
         raise ValueError(
-            f"at least {max(rows) + 1:,} items are needed, got items={items}: by default, annotators of {dataset} are "
-            f"wrong near the images in rows {', '.join(map(str, rows))}; use more items, or give weakness= or accuracies="
+            f"at least {max(rows) + 1:,} items are needed, got items={items}: by default, annotators of {dataset} "
+            f"are wrong near the images in rows {', '.join(map(str, rows))}; use more items, "
+            "or give weakness= or accuracies="
         )
     return items
 
