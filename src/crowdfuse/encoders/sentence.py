@@ -32,8 +32,8 @@ class SentenceEncoder(FrozenEncoder):
     Raises
     ------
     ValueError
-        On first use, if sentence-transformers is not installed, the model cannot be loaded, or its weights or its
-        tokenizer have changed since training.
+        Raised when the encoder is first used. If sentence-transformers is not installed, if the model cannot be loaded,
+        or if the model has changed since training (its weights or its tokenizer).
 
     Examples
     --------
