@@ -28,8 +28,8 @@ def dawid_skene(
     """Estimate class probabilities, the class prior and one confusion matrix per annotator, by EM.
 
     EM (expectation-maximization) starts from the vote shares: for each item, the fraction of its labels that name each
-    class. It then repeats the following updates. Here n is an item, k a true class, and y a label by annotator r. The sign
-    ~ means "proportional to"::
+    class. It then repeats the following updates. Here n is an item, k is a true class, and y is a label by annotator r.
+    The sign ~ means "proportional to"::
 
         P(true = k | labels of n)  ~  prior[k] * product of confusion[r, k, y], over all labels of item n
         confusion[r, k, y]         ~  smoothing + sum of P(true = k | labels of n), over all items that r labelled as y

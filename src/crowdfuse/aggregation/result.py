@@ -51,7 +51,7 @@ class Aggregate:
         added. The values never decrease. Empty if the method is not iterative.
     converged : bool, default=True
         True if EM stopped because the log-likelihood hardly increased any more (parameter `tol` of the method). False
-        if EM stopped after the maximum number of iterations (parameter `max_iter`). True if the method is not iterative.
+        if EM stopped after `max_iter` iterations instead. Always True if the method is not iterative.
 
     See Also
     --------

@@ -32,8 +32,8 @@ class SentenceEncoder(FrozenEncoder):
     Raises
     ------
     ValueError
-        Raised when the encoder is first used. If sentence-transformers is not installed, if the model cannot be loaded,
-        or if the model has changed since training (its weights or its tokenizer).
+        If sentence-transformers is not installed, if the model cannot be loaded, or if the model's weights or tokenizer
+        have changed since training. The error is raised when the encoder is first used.
 
     Examples
     --------
