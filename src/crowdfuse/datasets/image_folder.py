@@ -252,11 +252,11 @@ def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
 def weakness_distances(
     files: ImageFiles, rows: ArrayLike, weakness_rows: Sequence[int], cache: Path | None = None
 ) -> NDArray[np.float32]:
-    """Measure how far images are from the image that each simulated annotator is weak on.
+    """Measure the distances between images that `crowdfuse.synthesis.weakness_annotators` needs.
 
-    A simulated annotator is wrong on the images that are similar to one image, the annotator's weakness image. The
-    function `crowdfuse.synthesis.weakness_annotators` needs the distances. They are Euclidean distances between images
-    of 224 x 224 pixels, standardized as for ImageNet, regardless of the size of `files`.
+    `weakness_annotators` simulates annotators. Each of them is wrong on the images that are similar to one image, the
+    annotator's weakness image. The Euclidean distance to each weakness image is measured on images of 224 x 224 pixels,
+    standardized as for ImageNet, regardless of the size of `files`.
 
     Parameters
     ----------

@@ -42,10 +42,10 @@ class _Songs(NamedTuple):
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Load the music genres: songs with 124 features each, labelled with ten genres.
 
-    Features are not scaled. The data set is read from three CSV files. If their folder does not exist, it is read from
-    an ``.npz`` file. The CSV files give item ids that are the names of the songs, in the order of
-    ``music_genre_gold.csv``. If an annotator labelled a song twice, the first label is used. The ``.npz`` file gives
-    item ids and annotator ids that are numbers.
+    Features are not scaled. The data set is read from three CSV files. If their folder does not exist, an ``.npz`` file
+    is read instead. In data from the CSV files, songs are in the order of ``music_genre_gold.csv``, and item ids are
+    the names of the songs. If an annotator labelled a song twice, the first label is used. In data from the ``.npz``
+    file, item ids and annotator ids are numbers.
 
     Parameters
     ----------

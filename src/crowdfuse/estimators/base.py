@@ -417,7 +417,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         ------
         ValueError
             If the classes or the input shape differ from the first call. Also if the labels have new annotators and the
-            classifier is a `FusionClassifier` with annotator_heads="separate". It cannot take new annotators.
+            classifier is a `FusionClassifier` with annotator_heads="separate", a model that takes no new annotators.
 
         Examples
         --------
