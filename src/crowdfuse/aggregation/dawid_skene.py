@@ -28,12 +28,12 @@ def dawid_skene(
     """Estimate class probabilities, the class prior and one confusion matrix per annotator, by EM.
 
     EM (expectation-maximization) starts from the vote shares: for each item, the fraction of its labels that name each
-    class. It then repeats the following updates, for item n, annotator r, true class k and label y. The sign ~ means
-    "proportional to"::
+    class. It then repeats the following updates. Here n is an item, k is a true class, and y is a label by annotator r.
+    The sign ~ means "proportional to"::
 
-        P(true = k | labels of n)  ~  prior[k] * product of confusion[r, k, y], over the labels of n (y by annotator r)
-        confusion[r, k, y]         ~  smoothing + sum of P(true = k | labels of n), over the items n that r labelled y
-        prior[k]                   =  mean of P(true = k | labels of n), over the items n with labels
+        P(true = k | labels of n)  ~  prior[k] * product of confusion[r, k, y], over all labels of item n
+        confusion[r, k, y]         ~  smoothing + sum of P(true = k | labels of n), over all items that r labelled as y
+        prior[k]                   =  mean of P(true = k | labels of n), over all items with labels
 
     Parameters
     ----------
@@ -48,10 +48,10 @@ def dawid_skene(
         Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. If 0, all
         `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Number that is added to every count of the confusion matrices. If it is 0, as in textbooks, a single label can
-        make the probability of a class 0, and matrix rows whose counts are all 0 become uniform. If it is above 0, it
-        acts as a prior on the confusion matrices. The log-likelihood then includes the logarithm of this prior,
-        `smoothing * sum(log(confusion))`. If there are very few labels, this term dominates the log-likelihood.
+        Number that is added to every count from which the confusion matrices are estimated. Textbooks use 0. With 0, a
+        single label can make the probability of a class 0, and a matrix row whose counts are all 0 becomes uniform. A
+        number above 0 acts as a prior on the confusion matrices. The log-likelihood then includes the logarithm of this
+        prior, `smoothing * sum(log(confusion))`. If there are very few labels, this term dominates the log-likelihood.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
@@ -67,11 +67,11 @@ def dawid_skene(
     TypeError
         If `ann` is not Annotations.
     ValueError
-        If there are no labels or fewer than two classes, or a setting is out of range.
+        If there are no labels, if there are fewer than two classes, or if a setting is out of range.
 
     See Also
     --------
-    one_coin : Estimates one accuracy per annotator instead of a matrix; for many classes or few labels.
+    one_coin : Estimates one accuracy per annotator instead of a matrix. Suits data with many classes or few labels.
 
     References
     ----------

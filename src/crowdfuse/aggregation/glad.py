@@ -58,7 +58,7 @@ def glad(
     TypeError
         If `ann` is not Annotations.
     ValueError
-        If there are no labels or fewer than two classes, or a setting is out of range.
+        If there are no labels, if there are fewer than two classes, or if a setting is out of range.
 
     References
     ----------

@@ -55,8 +55,8 @@ def mace(
         Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. If 0, all
         `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Number that is added to the counts from which competence and spam are estimated. If it is above 0, it acts as a
-        prior on competence and spam. The log-likelihood includes the logarithm of this prior.
+        Number that is added to the counts from which competence and spam are estimated. A number above 0 acts as a
+        prior on competence and spam. The log-likelihood then includes the logarithm of this prior.
     n_restarts : int, default=10
         Number of runs of EM (expectation-maximization). The run with the highest log-likelihood is used. The first run
         starts from a competence of 1/2 and uniform spam. All other runs start from random values.
@@ -76,7 +76,7 @@ def mace(
     TypeError
         If `ann` is not Annotations.
     ValueError
-        If there are no labels or fewer than two classes, or a setting is out of range.
+        If there are no labels, if there are fewer than two classes, or if a setting is out of range.
 
     References
     ----------

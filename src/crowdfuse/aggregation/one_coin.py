@@ -42,8 +42,8 @@ def one_coin(
         Stop when an iteration raises the log-likelihood by less than `tol` times the number of labels. If 0, all
         `max_iter` iterations are run.
     smoothing : float, default=0.01
-        Number that is added to every annotator's count of right labels and count of wrong labels. If it is above 0,
-        it acts as a prior on the accuracies. The log-likelihood includes the logarithm of this prior.
+        Number that is added to two counts of each annotator: the right labels and the wrong labels. A number above 0
+        acts as a prior on the accuracies. The log-likelihood then includes the logarithm of this prior.
     seed : int, default=0
         Seed for breaking ties between equally likely classes.
     on_iteration : callable, default=None
@@ -60,7 +60,7 @@ def one_coin(
     TypeError
         If `ann` is not Annotations.
     ValueError
-        If there are no labels or fewer than two classes, or a setting is out of range.
+        If there are no labels, if there are fewer than two classes, or if a setting is out of range.
 
     See Also
     --------

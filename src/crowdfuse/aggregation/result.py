@@ -22,7 +22,7 @@ class Aggregate:
     Attributes
     ----------
     method : str
-        Name of the method, as in `AGGREGATORS`.
+        Name of the aggregation method: a key of `crowdfuse.aggregation.AGGREGATORS`.
     items : ndarray of shape (n_items,)
         Item ids.
     classes : ndarray of shape (n_classes,)
@@ -34,9 +34,9 @@ class Aggregate:
     consensus_codes : ndarray of int64, shape (n_items,)
         Most probable class, as a position in `classes`; -1 for items without labels. Ties are broken at random.
     annotator_accuracy : ndarray of float64, shape (n_annotators,)
-        Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. For all methods,
-        this is the mean probability of the annotator's labels: each label counts with the probability that
-        `class_probabilities` gives to the labelled class.
+        Estimated fraction of the annotator's labels that are right; NaN for annotators without labels. All methods
+        compute it in the same way. Each label has the probability that `class_probabilities` gives to the labelled
+        class of the item. The accuracy is the mean of these probabilities over all labels of the annotator.
     labels_per_item : ndarray of int, shape (n_items,)
         Number of labels of each item.
     labels_per_annotator : ndarray of int, shape (n_annotators,)
@@ -50,7 +50,8 @@ class Aggregate:
         log P(labels) at each iteration. If the method has a prior on its parameters, the logarithm of this prior is
         added. The values never decrease. Empty if the method is not iterative.
     converged : bool, default=True
-        True if the iterations stopped because of `tol`, False if they stopped because of `max_iter`.
+        True if EM stopped because the log-likelihood hardly increased any more (parameter `tol` of the method). False
+        if EM stopped after `max_iter` iterations instead. Always True if the method is not iterative.
 
     See Also
     --------
@@ -85,7 +86,8 @@ class Aggregate:
     def n_iter(self) -> int:
         """Number of iterations: the length of `log_likelihood`. 0 if the method is not iterative.
 
-        The result of `crowdfuse.consensus` holds only the last log-likelihood, so the number is 1.
+        The function `crowdfuse.consensus` stores only the log-likelihood of its last iteration, so `n_iter` of its
+        result is 1.
         """
         return len(self.log_likelihood)
 
@@ -99,8 +101,8 @@ class Aggregate:
     def consensus(self) -> NDArray[Any]:
         """Name of the most probable class: ndarray of shape (n_items,).
 
-        For items without a consensus (`consensus_codes` is -1), the value is -1 if all classes are integers other than
-        -1, otherwise None.
+        Items without a consensus are those with -1 in `consensus_codes`. Their value is -1 if all class names are
+        integers and none of them is -1. Otherwise, their value is None.
         """
         names: NDArray[Any] = names_with_missing(self.classes)[self.consensus_codes]
         return names

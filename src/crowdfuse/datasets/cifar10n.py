@@ -26,10 +26,10 @@ SLOTS = ["slot-1", "slot-2", "slot-3"]
 def load_cifar10n(folder: Path | None = None) -> CrowdDataset:
     """Load CIFAR-10N as features that were computed once with a frozen network.
 
-    Each image has three labels. If the file ``labels.npz`` has an array ``workers`` with the id of the person who gave
-    each label, these people are the annotators. If a person labelled an image twice, the first label is used. If there
-    is no such array, the three annotators are ``slot-1``, ``slot-2`` and ``slot-3``: ``slot-1`` stands for everyone who
-    gave the first label of an image, and so on.
+    Each image has three labels. The file ``labels.npz`` may have an array ``workers`` with the id of the person who
+    gave each label. With this array, these people are the annotators. If a person labelled an image twice, the first
+    label is used. Without this array, there are three annotators: ``slot-1`` stands for everyone who gave the first
+    label of an image, ``slot-2`` for the second labels, and ``slot-3`` for the third labels.
 
     Parameters
     ----------

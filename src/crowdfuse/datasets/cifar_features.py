@@ -25,9 +25,9 @@ class CifarFeatures:
     y_train, y_test : ndarray of shape (n_images,), int64
         Class numbers.
     distances : ndarray of shape (n_train_images, n_annotators), float32
-        Euclidean distance between each training image and the weakness image of each simulated annotator, with pixels
-        scaled to [0, 1]. A simulated annotator gives wrong labels to the images that are near one image, the
-        annotator's weakness image; see `weakness_annotators`.
+        A simulated annotator gives wrong labels to the images that are near one image, the annotator's weakness image
+        (see `crowdfuse.synthesis.weakness_annotators`). This array holds the Euclidean distance between each training
+        image and each weakness image, with pixels scaled to [0, 1].
     """
 
     X_train: NDArray[np.float32]

@@ -90,8 +90,9 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
     """List the images in a folder with one subfolder per class.
 
     The images of a class are in ``folder/CLASS/`` and its subfolders. Files are ignored if their name begins with a dot
-    or does not have an image extension such as ``.png``. If ``folder`` has a subfolder ``train`` or ``val`` with class
-    folders in it, the images of these two are listed together, and other subfolders of ``folder`` are ignored.
+    or does not have an image extension such as ``.png``. The class folders may also be in ``folder/train`` and
+    ``folder/val``, or in only one of these two. The images of both are then listed together, and other subfolders of
+    ``folder`` are ignored.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ def read_image_folder(folder: Path, *, on_unreadable: str = "error", workers: in
     FileNotFoundError
         If there is no such folder.
     ValueError
-        If there are no images, fewer than two classes, or classes without images.
+        If there are no images, if there are fewer than two classes, or if a class folder has no images.
 
     Examples
     --------
@@ -251,11 +252,11 @@ def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
 def weakness_distances(
     files: ImageFiles, rows: ArrayLike, weakness_rows: Sequence[int], cache: Path | None = None
 ) -> NDArray[np.float32]:
-    """Measure the distance of images to the weakness image of each annotator, for `weakness_annotators`.
+    """Measure the distances between images that `crowdfuse.synthesis.weakness_annotators` needs.
 
-    A simulated annotator is wrong on the images that are similar to one image, the annotator's weakness image. The
-    Euclidean distance is measured on images of 224 x 224 pixels, standardized as for ImageNet, regardless of the size
-    of `files`.
+    `weakness_annotators` simulates annotators. Each of them is wrong on the images that are similar to one image, the
+    annotator's weakness image. The Euclidean distance to each weakness image is measured on images of 224 x 224 pixels,
+    standardized as for ImageNet, regardless of the size of `files`.
 
     Parameters
     ----------

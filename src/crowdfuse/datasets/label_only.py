@@ -36,7 +36,7 @@ class LabelOnly:
 def load_label_only(name: str, folder: Path | None = None) -> LabelOnly:
     """Load a data set of labels without inputs.
 
-    If an annotator labelled an item twice, as in zencrowd, the first label is used.
+    If an annotator labelled an item twice, the first label is used. The data set zencrowd has such annotators.
 
     Parameters
     ----------

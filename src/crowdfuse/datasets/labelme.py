@@ -29,7 +29,9 @@ MISSING = -1
 
 
 def load_labelme(folder: Path | None = None) -> CrowdDataset:
-    """Load LabelMe as features of a VGG network. The validation images in the file are not used.
+    """Load LabelMe as features that a VGG network computed from the images.
+
+    LabelMe also has validation images. They are not used.
 
     Parameters
     ----------

@@ -104,9 +104,10 @@ def load_mnist(folder: Path | None = None, *, name: str = "mnist", download: boo
     Parameters
     ----------
     folder : Path, default=None
-        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. The four idx files,
-        compressed or not, are in the folder itself or in one of two subfolders: ``mnist`` or ``MNIST/raw`` for MNIST,
-        ``fashion-mnist`` or ``FashionMNIST/raw`` for Fashion-MNIST. Torchvision uses the second name.
+        The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. It contains the four idx
+        files, compressed or not. The files of MNIST may also be in its subfolder ``mnist`` or ``MNIST/raw``, the files
+        of Fashion-MNIST in ``fashion-mnist`` or ``FashionMNIST/raw``. Torchvision stores its files in the subfolders
+        ``raw``.
     name : {'mnist', 'fashion-mnist'}, default='mnist'
         The data set.
     download : bool, default=False

@@ -42,10 +42,10 @@ class _Songs(NamedTuple):
 def load_music_genres(folder: Path | None = None) -> CrowdDataset:
     """Load the music genres: songs with 124 features each, labelled with ten genres.
 
-    Features are not scaled. The data set is read from three CSV files or, if their folder does not exist, from an
-    ``.npz`` file. From the CSV files, songs are in the order of ``music_genre_gold.csv``, and item ids are the names of
-    the songs. If an annotator labelled a song twice, the first label is used. From the ``.npz`` file, item ids and
-    annotator ids are numbers.
+    Features are not scaled. The data set is read from three CSV files. If their folder does not exist, an ``.npz`` file
+    is read instead. In data from the CSV files, songs are in the order of ``music_genre_gold.csv``, and item ids are
+    the names of the songs. If an annotator labelled a song twice, the first label is used. In data from the ``.npz``
+    file, item ids and annotator ids are numbers.
 
     Parameters
     ----------

@@ -40,8 +40,8 @@ def make_two_moons(seed: int, n_points: int = 20_000, split: Split = "text") -> 
     n_points : int, default=20000
         Number of points.
     split : {'text', 'code'}, default='text'
-        'text': four fifths of the points are the training set, as in the text of Gao et al. (2022). 'code': one fifth
-        is the training set, as in the code of the same paper.
+        'text': four fifths of the points are the training set, as the paper of Gao et al. (2022) says. 'code': one
+        fifth of the points is the training set, as in the code of the same authors.
 
     Returns
     -------

@@ -21,9 +21,9 @@ class EncoderState(NamedTuple):
     Attributes
     ----------
     settings : dict of str to object
-        Values by name that are saved as JSON: numbers, strings, lists and dicts.
+        Values that are saved as JSON, by name: numbers, strings, lists and dicts.
     arrays : dict of str to ndarray
-        Arrays by name that are saved in the safetensors format.
+        Arrays that are saved in the safetensors format, by name.
     """
 
     settings: dict[str, Any]
@@ -31,9 +31,9 @@ class EncoderState(NamedTuple):
 
 
 class FeatureOccurrences(NamedTuple):
-    """The places in a text where the features of an encoder occur, for example words.
+    """The places in a text where the features of an encoder occur.
 
-    A feature may occur several times, and the places of different features may overlap.
+    A feature is, for example, a word. It may occur several times, and the places of different features may overlap.
 
     Attributes
     ----------
@@ -58,8 +58,8 @@ class Encoder(ABC):
     Attributes
     ----------
     type_name : str
-        Name of the encoder class, such as "tfidf". It is stored in a saved model, and loading the model finds the
-        class by this name.
+        Name of the encoder class, such as "tfidf". A saved model contains this name, and `crowdfuse.load` uses it to
+        find the class.
     reads : {"texts", "images"}
         Kind of input that the encoder takes.
     """

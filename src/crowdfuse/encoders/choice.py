@@ -80,7 +80,8 @@ def fit_encoder(
     Raises
     ------
     ValueError
-        If the encoder is unknown, cannot be loaded or does not read inputs of this kind, or if all texts are numbers.
+        If the encoder is unknown, cannot be loaded or does not read inputs of this kind. Also if all texts are numbers
+        written as strings, such as "1.5".
 
     Examples
     --------
@@ -157,7 +158,7 @@ def make_encoder(choice: EncoderChoice, inputs: Inputs) -> Encoder | None:
     Returns
     -------
     encoder : Encoder or None
-        None if the inputs are not texts, and `choice` is None or "auto".
+        None if `choice` is None or "auto", and the inputs are not texts.
 
     Raises
     ------

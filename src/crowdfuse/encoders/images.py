@@ -26,9 +26,9 @@ IMAGES_PER_BATCH = 64
 class ImageEncoder(FrozenEncoder):
     """A frozen network that turns images into features.
 
-    Pixels are scaled to the range from 0 to 1, then normalized with a mean and standard deviation. For networks of
-    torchvision and timm, both are taken from the package, which lists them for each of its networks. For other
-    networks, the mean and standard deviation of ImageNet are used. Features are computed on the CPU.
+    Pixels are scaled to the range from 0 to 1, then normalized with a mean and a standard deviation. Torchvision and
+    timm list these two values for each of their networks. For other networks, the mean and standard deviation of
+    ImageNet are used. Features are computed on the CPU.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class ImageEncoder(FrozenEncoder):
         features (N, D) or (N, D, H, W). Features (N, D, H, W) are averaged over H and W.
     image_size : int, default=None
         Height and width in pixels to which image files are resized. Images in an array keep their size. If None, `fit`
-        sets it to the size of the training images. There is one exception: if these are `ImageFiles` of size 224 (the
-        default of the command line), and the network is one of torchvision or timm, `fit` sets it to the size that the
-        package lists for the network.
+        sets `image_size` to the size of the training images, with one exception. Torchvision and timm list an image
+        size for their networks. If the network is one of theirs, and the training images are `ImageFiles` of size 224
+        (the default of the command line), `fit` uses the listed size.
 
     Examples
     --------
@@ -77,8 +77,7 @@ class ImageEncoder(FrozenEncoder):
     def fit(self, inputs: Inputs) -> Self:
         """Load the network, and choose the image size.
 
-        If `image_size` is None, it is set to the size of the training images, or to the size that torchvision or timm
-        lists for the network; see the parameter `image_size` of `ImageEncoder`.
+        If `image_size` is None, `fit` chooses it as described for the parameter `image_size` of `ImageEncoder`.
 
         Parameters
         ----------

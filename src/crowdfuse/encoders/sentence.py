@@ -32,8 +32,8 @@ class SentenceEncoder(FrozenEncoder):
     Raises
     ------
     ValueError
-        On first use, if sentence-transformers is not installed, the model cannot be loaded, or its weights or its
-        tokenizer have changed since training.
+        If sentence-transformers is not installed, if the model cannot be loaded, or if the model's weights or tokenizer
+        have changed since training. The error is raised when the encoder is first used.
 
     Examples
     --------

@@ -139,7 +139,7 @@ class TfidfEncoder(Encoder):
 
     @property
     def terms(self) -> NDArray[Any]:
-        """The term of each column. In character sequences, a space stands for the beginning or end of a word."""
+        """The term of each column of the encoded texts. In character sequences, a space stands for a word boundary."""
         return np.concatenate([part.get_feature_names_out() for part in self._vectorizers]).astype(object)
 
     def describe(self) -> str:

@@ -26,19 +26,18 @@ class AnnotMixClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     alpha : float
-        Strength of mixing: the weight of the first label of a pair is drawn from Beta(alpha, alpha); the weight of the
-        second label is 1 minus this weight. If `alpha` is 1, all weights between 0 and 1 are equally likely. If `alpha`
-        is close to 0, most labels stay almost unmixed. 0 turns mixing off. The authors' code uses 1, and
-        scikit-activeml uses 0.5. Leave `mixup` at 0: otherwise items are first mixed in pairs, and these mixtures are
-        mixed again.
+        Strength of mixing. The weight w of the first label of a pair is drawn from Beta(alpha, alpha). The weight of
+        the second label is 1 - w. If `alpha` is 1, all weights between 0 and 1 are equally likely. If `alpha` is close
+        to 0, most labels stay almost unmixed. 0 turns mixing off. The authors' code uses 1, and scikit-activeml uses
+        0.5. Leave `mixup` at 0: otherwise items are first mixed in pairs, and these mixtures are mixed again.
     eta : float
-        Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
+        Probability that an annotator is right, according to the untrained model. Must be above chance, 1 / n_classes.
     embedding : int
-        Size of the annotator embedding.
+        Size of the vector (embedding) that the model learns for each annotator.
 
     See Also
     --------
-    MaDLClassifier : By the same authors, with confusion matrices per item.
+    MaDLClassifier : Method of the same authors, which estimates confusion matrices per item.
 
     Notes
     -----

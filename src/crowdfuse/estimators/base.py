@@ -93,8 +93,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         "identity": the inputs are the features. A module is copied, so the original is not trained. A callable takes no
         argument and returns a module.
     hidden : tuple of int
-        Widths of the hidden layers of the backbone "mlp". The backbone "identity" has no layers; these widths are then
-        used for the class head, unless `head_hidden` is given.
+        Widths of the hidden layers of the backbone "mlp". The backbone "identity" has no layers. With it, these widths
+        are used for the class head, unless `head_hidden` is given.
     head_hidden : tuple of int or None
         Widths of the hidden layers of the class head. None: (120, 84) for "lenet", no hidden layers for "mlp", `hidden`
         for "identity", and (128,) for other backbones.
@@ -120,9 +120,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     batch_size : int
         Number of items per training step.
     epochs : int or None
-        Number of epochs. If given, each epoch is one pass over the data. None: the learning method chooses the number
-        of epochs. An epoch is then one pass or, if one pass has fewer than 50 training steps, as many passes as are
-        needed for 50 steps.
+        Number of epochs. An integer: each epoch is one pass over the data. None: the learning method chooses the number
+        of epochs. If one pass has fewer than 50 training steps, each of these epochs consists of several passes, so
+        that it has at least 50 steps.
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
         longer, the number of epochs is reduced. Some learning methods train in several phases, one after the other;
@@ -318,7 +318,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
             The items: rows of numbers, images of shape (height, width) or (channels, height, width), or texts.
         y : Annotations or array-like of shape (n_items, n_annotators) or (n_items,)
             Labels of the annotators. In an array, -1, NaN or None is a missing label. A 1-D array holds the labels of
-            one annotator. Items that have neither labels nor gold are not used in training.
+            one annotator. Items that have neither labels nor gold labels are not used in training.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match the items of `Annotations` to rows of X. If None, the items of
             `Annotations` must be in the order of the rows of X, or the item ids must be row numbers. Labels in an array
@@ -382,8 +382,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         The first call creates the model. A new annotator starts with the parameters of the average annotator. Earlier
         data is not kept, so the model gradually forgets items that are not passed again. Each call starts a new
-        optimizer and a new learning-rate schedule. A learning method that trains in several phases runs all of them in
-        each call. Validation and checkpoints are not available.
+        optimizer and a new learning-rate schedule. If a learning method trains in several phases, each call runs all
+        phases. Validation and checkpoints are not available.
 
         `MBEMClassifier` and `TwoStageClassifier` compute confusion matrices by counting labels. If an annotator has
         labels in the new data, the annotator's old matrix is replaced by a matrix that is counted from the new data
@@ -405,7 +405,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item in the loss; None: all 1.
         epochs : int, default=1
-            Number of passes over this data. A learning method with several phases makes at least one pass per phase.
+            Number of passes over the data of this call. If a learning method trains in several phases, each phase makes
+            at least one pass.
 
         Returns
         -------
@@ -415,8 +416,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Raises
         ------
         ValueError
-            If the classes or the input shape differ from the first call. If there are new annotators, but the
-            classifier is a `FusionClassifier` with annotator_heads="separate", to which annotators cannot be added.
+            If the classes or the input shape differ from the first call. Also if the labels have new annotators and the
+            classifier is a `FusionClassifier` with annotator_heads="separate", a model that takes no new annotators.
 
         Examples
         --------
@@ -481,8 +482,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         y : array-like of shape (n_items,) or (n_items, n_annotators), or Annotations
-            True classes, as a 1-D array (None or NaN if unknown), or labels of annotators, as a 2-D array or
-            `Annotations`. Items with an unknown class are left out of the accuracy.
+            A 1-D array holds true classes; None or NaN if unknown. Items with an unknown class are left out of the
+            accuracy. A 2-D array or `Annotations` holds labels of annotators.
         sample_weight : array-like of shape (n_items,), default=None
             Weight of each item; None: all 1.
         items : array-like of shape (n_items,), default=None
@@ -567,7 +568,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         validation: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> PreparedTraining:
-        """Check settings and data and build the network, as `fit` does before the first training step.
+        """Check settings and data, then build the network. `fit` does this before the first training step.
 
         Call `prepare()` to find mistakes before a long training run. `prepare()` sets `classes_`, `annotators_`,
         `input_shape_`, `n_features_in_`, `gold_used_for_`, `encoder_` and the untrained `method_`.
@@ -647,9 +648,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
         """Return the training runs for cross-fitting that `fit` performs before it trains the network.
 
-        Most classifiers have no such training runs. If the class attribute `cross_fits_itself` is True, as for
-        `ConsensusTrainingClassifier`, `fit` first splits the items into folds. For each fold, it trains other
-        classifiers on the remaining folds.
+        In cross-fitting, the items are split into folds. For each fold, other classifiers are trained on the remaining
+        folds. `fit` does so only if the class attribute `cross_fits_itself` is True, as it is for
+        `ConsensusTrainingClassifier`. Most classifiers have no such training runs.
 
         Parameters
         ----------
@@ -671,15 +672,16 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Parameters
         ----------
         n_items : int
-            Number of items to learn from. If there are fewer items than folds, the number of folds is reduced, so there
-            are fewer training runs.
+            Number of items to learn from. It matters only for classifiers that use cross-fitting (see
+            `fold_trainings`). If there are fewer items than folds, there are fewer folds, so there are fewer training
+            runs.
 
         Returns
         -------
         costs : tuple of float
-            A single number for most classifiers. `ConsensusTrainingClassifier` first trains up to five other
-            classifiers, each of them once per fold; there is one number for each of these training runs. The last
-            number is for the networks of `ConsensusTrainingClassifier` itself, which are trained at the end.
+            A single number for most classifiers. For `ConsensusTrainingClassifier`, there is one number per training
+            run: `fit` first trains up to five other classifiers, each of them once per fold. The last number is for the
+            networks of `ConsensusTrainingClassifier` itself, which `fit` trains at the end.
         """
         return (1.0,)
 
@@ -709,7 +711,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
 
         See Also
         --------
-        fit : Prepare and train in one call. If `fit` raises an error, the estimator is unchanged.
+        fit : Prepare and train in one call. Unlike `fit_prepared`, `fit` leaves the estimator unchanged if it raises an
+            error.
 
         Examples
         --------
@@ -882,7 +885,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Returns
         -------
         limitations : tuple of str
-            A single text that names the phases. Empty if all phases were trained, or if training was interrupted.
+            One text, which names the skipped phases. The tuple is empty if all phases were trained, or if training was
+            interrupted.
 
         Examples
         --------

@@ -118,7 +118,7 @@ def all_gather(value: Value) -> list[Value]:
 
 @contextmanager
 def raise_in_all_processes() -> Iterator[None]:
-    """Raise an error in all processes if one of them raises a ValueError or OSError inside the `with` block.
+    """Raise an error in all processes of a training run if one raises a ValueError or OSError in the `with` block.
 
     Returns
     -------
@@ -127,9 +127,9 @@ def raise_in_all_processes() -> Iterator[None]:
     Raises
     ------
     AllProcessesError
-        If a process failed. The message is the message of the original error; if several processes failed, it is the
-        message of the failed process with the lowest rank. If there is only one process, the original error is raised
-        instead.
+        If there are several processes, and at least one of them raised a ValueError or OSError in the `with` block.
+        The message contains the message of that error. If several processes raised an error, the message is from the
+        one with the lowest rank. If there is only one process, its own error is raised instead.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def raise_if_process_lost() -> Iterator[None]:
     Raises
     ------
     LostProcessError
-        If another process has ended.
+        If torch lost the connection to another process of the same training run, because that process has ended.
 
     Examples
     --------
