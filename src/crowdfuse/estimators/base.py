@@ -77,24 +77,24 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Turns texts or images into rows of numbers before training. "auto": "tfidf" for texts, no encoder for other
         inputs. None: no encoder; not possible for texts.
 
-        - For texts: "tfidf"; "sentence:NAME", where NAME is a model of sentence-transformers or a folder with such a
-          model; "sentence" for the model all-MiniLM-L6-v2; or a function that takes a list of strings and returns one
-          row of numbers per string.
-        - For images: a pretrained network, "torchvision/NAME" or "timm/NAME"; an nn.Module; or a function without
-          arguments that returns an nn.Module. The weights of these networks do not change in training.
+        - For texts: "tfidf", "sentence:NAME", "sentence", or a function that takes a list of strings and returns one
+          row of numbers per string. NAME is the name of a sentence-transformers model, or a folder that contains such a
+          model. "sentence" stands for "sentence:all-MiniLM-L6-v2".
+        - For images: the name of a pretrained network ("torchvision/NAME" or "timm/NAME"), an nn.Module, or a function
+          without arguments that returns an nn.Module. The weights of the network do not change in training.
 
         Instead of a function, you can pass its import path, "module:callable". An `Encoder` object is copied. The
         encoder is fitted on the items that have labels or gold labels (trusted true classes; see `fit`).
-        `crowdfuse.load` restores the encoder of a saved model, but an nn.Module or a function must be passed to `load`
-        again.
+        `crowdfuse.load` restores the encoder of a saved model. Exception: an nn.Module or a function is not saved and
+        must be passed to `load` again.
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
         Network that turns inputs into features of shape (n_items, n_features). A second network, the class head,
         computes class probabilities from the features. "auto": "mlp" for rows of numbers, "lenet" for images.
         "identity": the inputs are the features. A module is copied, so the original is not trained. A callable takes no
         argument and returns a module.
     hidden : tuple of int
-        Widths of the hidden layers of the backbone "mlp". The backbone "identity" has no layers; these widths are then
-        used for the class head, unless `head_hidden` is given.
+        Widths of the hidden layers of the backbone "mlp". If the backbone is "identity", which has no layers, `hidden`
+        is the default of `head_hidden`. Not used by other backbones.
     head_hidden : tuple of int or None
         Widths of the hidden layers of the class head. None: (120, 84) for "lenet", no hidden layers for "mlp", `hidden`
         for "identity", and (128,) for other backbones.
@@ -121,8 +121,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Number of items per training step.
     epochs : int or None
         Number of epochs. If given, each epoch is one pass over the data. None: the learning method chooses the number
-        of epochs. An epoch is then one pass or, if one pass has fewer than 50 training steps, as many passes as are
-        needed for 50 steps.
+        of epochs, and each epoch has at least 50 training steps. If one pass over the data has fewer steps, an epoch
+        consists of several passes.
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
         longer, the number of epochs is reduced. Some learning methods train in several phases, one after the other;
@@ -166,7 +166,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     n_features_in_ : int
         Number of values per item, after the encoder.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Column names of X; only set if X has names that are all strings.
+        Column names of X; only set if X has column names and all of them are strings.
     input_shape_ : tuple of int
         Shape of one item, after the encoder.
     encoder_ : Encoder or None
