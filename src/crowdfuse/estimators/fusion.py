@@ -59,8 +59,8 @@ class FusionClassifier(CrowdClassifier):
         Widths of the hidden layers of the networks that `annotator_heads` describes. None: the widths of the class
         head, or (64,) if the class head has no hidden layer.
     loss_scale : {"plain", "paper"}
-        "plain": the loss is the mean over items. "paper": this mean is divided by the number of classes, as in the
-        paper's experiments.
+        "plain": the loss is the mean over items. "paper": the mean over items is divided by the number of classes, as
+        in the paper's experiments.
 
     Attributes
     ----------

@@ -52,10 +52,9 @@ class GatedClassifier(CrowdClassifier):
     hold_out : bool
         Whether to hold out (not train on) a tenth of all labels, but at most 5,000 labels. The held-out labels are
         taken from items with several labels. Their likelihood decides which epoch is kept: the last epoch of the second
-        phase, or an epoch of the third phase. If there are more than two classes, their likelihood also decides how the
-        second phase infers classes: there are two rules to infer a class from predicted labels. If `hold_out` is False,
-        or if no item has several labels, the last epoch is kept. `hold_out` has no effect if `fit()` gets the argument
-        `validation`.
+        phase, or an epoch of the third phase. If there are more than two classes, their likelihood also chooses between
+        two rules by which the second phase infers classes from predicted labels. If `hold_out` is False, or if no item
+        has several labels, the last epoch is kept. `hold_out` has no effect if `fit()` gets the argument `validation`.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the

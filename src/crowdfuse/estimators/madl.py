@@ -41,10 +41,10 @@ class MaDLClassifier(CrowdClassifier):
         Size of the annotator embeddings and of the item embeddings. Confusion matrices are predicted from these
         embeddings.
     gamma_shape : float
-        Shape parameter of a gamma prior. The similarity of two annotators with embeddings a and b is `exp(-g |a -
-        b|^2)`; the number g is learned, and the gamma prior is the prior on g. Used only if weights="density".
+        Shape parameter of the gamma prior on a learned number g. Two annotators with embeddings a and b have similarity
+        `exp(-g |a - b|^2)`. Used only if weights="density".
     gamma_rate : float
-        Rate parameter of the gamma prior; see `gamma_shape`. Used only if weights="density".
+        Rate parameter of the gamma prior on g; see `gamma_shape`. Used only if weights="density".
 
     Attributes
     ----------

@@ -37,7 +37,8 @@ class MaxMIGClassifier(CrowdClassifier):
     Copied labels that hardly depend on the items do no harm, even if many annotators copy each other. Copied systematic
     errors are different: they can mislead the training, because the aggregator is initialized with the vote of all
     annotators. `fused_labels()` returns the prediction of the aggregator. The weights that `annotator_weights()`
-    returns measure how much the labels of each annotator change this prediction; they are the same for all items.
+    returns measure how much the labels of each annotator change this prediction. The weights are the same for all
+    items.
 
     References
     ----------

@@ -113,8 +113,8 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
         If another version of crowdfuse wrote the folder, in a format that this version does not read. ModelFormatError
         is a subclass of ValueError.
     ValueError
-        If `backbone` or `encoder` is required but not given, or is given but not allowed. Also if it differs from the
-        backbone or encoder used in training.
+        If `backbone` or `encoder` is required but missing, or is passed but not allowed, or differs from the backbone
+        or encoder that was used in training.
 
     See Also
     --------
