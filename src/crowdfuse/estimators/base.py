@@ -93,8 +93,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         "identity": the inputs are the features. A module is copied, so the original is not trained. A callable takes no
         argument and returns a module.
     hidden : tuple of int
-        Widths of the hidden layers of the backbone "mlp". If the backbone is "identity", which has no layers, `hidden`
-        is the default of `head_hidden`. Not used by other backbones.
+        Widths of the hidden layers of the backbone "mlp". The backbone "identity" has no layers. With it, these widths
+        are used for the class head, unless `head_hidden` is given.
     head_hidden : tuple of int or None
         Widths of the hidden layers of the class head. None: (120, 84) for "lenet", no hidden layers for "mlp", `hidden`
         for "identity", and (128,) for other backbones.
@@ -120,9 +120,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     batch_size : int
         Number of items per training step.
     epochs : int or None
-        Number of epochs. If given, each epoch is one pass over the data. None: the learning method chooses the number
-        of epochs, and each epoch has at least 50 training steps. If one pass over the data has fewer steps, an epoch
-        consists of several passes.
+        Number of epochs. An integer: each epoch is one pass over the data. None: the learning method chooses the number
+        of epochs. If one pass has fewer than 50 training steps, each of these epochs consists of several passes, so
+        that it has at least 50 steps.
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
         longer, the number of epochs is reduced. Some learning methods train in several phases, one after the other;
