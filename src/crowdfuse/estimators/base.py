@@ -77,16 +77,16 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Turns texts or images into rows of numbers before training. "auto": "tfidf" for texts, no encoder for other
         inputs. None: no encoder; not possible for texts.
 
-        - For texts: "tfidf"; "sentence:NAME", where NAME is a model of sentence-transformers or a folder with such a
-          model; "sentence" for the model all-MiniLM-L6-v2; or a function that takes a list of strings and returns one
-          row of numbers per string.
-        - For images: a pretrained network, "torchvision/NAME" or "timm/NAME"; an nn.Module; or a function without
-          arguments that returns an nn.Module. The weights of these networks do not change in training.
+        - For texts: "tfidf", "sentence:NAME", "sentence", or a function that takes a list of strings and returns one
+          row of numbers per string. NAME is the name of a sentence-transformers model, or a folder that contains such a
+          model. "sentence" stands for "sentence:all-MiniLM-L6-v2".
+        - For images: the name of a pretrained network ("torchvision/NAME" or "timm/NAME"), an nn.Module, or a function
+          without arguments that returns an nn.Module. The weights of the network do not change in training.
 
         Instead of a function, you can pass its import path, "module:callable". An `Encoder` object is copied. The
         encoder is fitted on the items that have labels or gold labels (trusted true classes; see `fit`).
-        `crowdfuse.load` restores the encoder of a saved model, but an nn.Module or a function must be passed to `load`
-        again.
+        `crowdfuse.load` restores the encoder of a saved model. Exception: an nn.Module or a function is not saved and
+        must be passed to `load` again.
     backbone : {"auto", "mlp", "lenet", "resnet18", "identity"}, nn.Module or callable
         Network that turns inputs into features of shape (n_items, n_features). A second network, the class head,
         computes class probabilities from the features. "auto": "mlp" for rows of numbers, "lenet" for images.
@@ -166,7 +166,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     n_features_in_ : int
         Number of values per item, after the encoder.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Column names of X; only set if X has names that are all strings.
+        Column names of X; only set if X has column names and all of them are strings.
     input_shape_ : tuple of int
         Shape of one item, after the encoder.
     encoder_ : Encoder or None

@@ -18,12 +18,13 @@ from crowdfuse.methods.coin_net import COINNet
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class COINNetClassifier(GlobalConfusionsClassifier):
-    """COINNet: one confusion matrix per annotator, and outlier terms for exceptional items.
+    """COINNet: one confusion matrix per annotator, and extra terms for items to which the matrices do not apply.
 
     Outliers are items on which annotators make other errors than their confusion matrices predict. Each label has an
     outlier term: a probability that is added to the predicted probability of the label. A penalty keeps most outlier
-    terms close to 0, so that only few items have large terms. At least one item must have several labels. The loss has
-    one term per label, so items with more labels have more influence.
+    terms close to 0, so that only few items have large terms. Outliers are found by comparing the labels of an item, so
+    at least one item must have several labels. The loss has one term per label, so items with more labels have more
+    influence.
 
     Parameters
     ----------
@@ -32,8 +33,8 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         outliers. With 1, the outliers are roughly the items whose labels are less probable than chance.
     volume_weight : float
         Strength of the regularizer that pushes the class probabilities of different items apart. Many combinations of
-        class probabilities and matrices explain the labels; the regularizer selects one combination, as in
-        `GeoCrowdNetClassifier`.
+        class probabilities and confusion matrices explain the labels equally well. The regularizer selects one
+        combination, as in `GeoCrowdNetClassifier`.
     start : float or None
         Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes and Euler's number e, as
         in the authors' code. This is 23 % for 10 classes.
@@ -108,9 +109,9 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         Returns
         -------
         outliers : ndarray of shape (n_items,)
-            Scores from 0 (not an outlier) to 1 (certain outlier); NaN for items without labels. The score of an item is
-            the root mean square of the outlier terms of its labels. The confusion matrix predicts a probability for
-            each label, and the outlier term is a probability that is added to it.
+            Scores from 0 (not an outlier) to 1 (certain outlier); NaN for items without labels. Each label has an
+            outlier term: a probability that is added to the probability that the confusion matrix predicts for the
+            label. The score of an item is the root mean square of its outlier terms.
 
         Examples
         --------

@@ -30,10 +30,11 @@ class CoNALClassifier(CrowdClassifier):
     separation : float
         Strength of the loss term that pushes the individual matrices away from the common matrix. Here this term is
         added once per label. The authors' code adds it once per annotator, with strength 0.00001. For the authors' data
-        sets, which have 44 and 59 annotators, this corresponds to a `separation` of about 0.0005. On synthetic
-        annotators, 0.01 separated the matrices better. 0.1 was too strong: the term outweighed the labels.
+        sets, which have 44 and 59 annotators, the authors' strength corresponds to a `separation` of about 0.0005. On
+        synthetic annotators, 0.01 separated the matrices better. 0.1 was too strong: the term outweighed the labels.
     embedding : int
-        Size of the embeddings of annotators and items from which the shares of the two matrices are computed.
+        Size of the annotator embeddings and of the item embeddings. The shares of the two matrices are computed from
+        these embeddings.
 
     Attributes
     ----------
@@ -50,9 +51,9 @@ class CoNALClassifier(CrowdClassifier):
     Notes
     -----
     If there are few annotators, beware of an annotator who is always wrong: the common matrix absorbs part of that
-    annotator's errors, so `CrowdLayerClassifier` corrects them better. For each item and annotator,
-    `confusion_matrices` returns the mixture of both matrices, and `common_share` returns the share of the common
-    matrix. This share is the sigmoid of a cosine, so it lies between 0.27 and 0.73. `fused_labels` combines the
+    annotator's errors. `CrowdLayerClassifier` has no common matrix and corrects such errors better. For each item and
+    annotator, `confusion_matrices` returns the mixture of both matrices, and `common_share` returns the share of the
+    common matrix. This share is the sigmoid of a cosine, so it lies between 0.27 and 0.73. `fused_labels` combines the
     network's prediction (the prior) with the labels (the evidence) by Bayes' rule.
 
     References
@@ -127,7 +128,7 @@ class CoNALClassifier(CrowdClassifier):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            If given, shares are computed only for pairs (item, annotator) that have a label.
+            If given, shares are computed only for pairs (item, annotator) that have a label. None: for all pairs.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
 

@@ -66,21 +66,24 @@ class CrossFitted(NamedTuple):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ConsensusTrainingClassifier(CrowdClassifier):
-    """The default learning method: finds the consensus with cross-fitted classifiers, then trains networks on it.
+    """The default learning method: computes the consensus with cross-fitted classifiers, and trains networks on it.
 
     Training has three steps.
 
     1. Up to five classifiers are cross-fitted: `GatedClassifier` with and without dropout, `MajorityVoteClassifier`,
        `AnnotMixClassifier` and `MaxMIGClassifier`. The items are split into folds. For each fold, a copy of each
-       classifier is trained on the other folds, and predicts the items of this fold. Only `GatedClassifier` with
-       dropout and `MajorityVoteClassifier` are cross-fitted if the backbone is slow, or if the confusion matrices of
-       all annotators would take over 256 MB. Slow backbones are networks for images, and networks with over 256,000
-       weights ("mlp" has this size for 2,000 features and 128 hidden units).
-    2. The consensus is computed as in `crowdfuse.consensus`, from the labels and the mean of the predictions of some of
-       these classifiers. They are chosen step by step, so that the labels become more likely given the mean.
+       classifier is trained on the other folds, and predicts the items of this fold. There are two cases in which only
+       `GatedClassifier` with dropout and `MajorityVoteClassifier` are cross-fitted: the backbone is slow, or the
+       confusion matrices of all annotators would take over 256 MB. For images, all backbones except "mlp" and
+       "identity" are slow. For any inputs, backbones with over 256,000 weights are slow ("mlp" reaches this size with
+       2,000 features and 128 hidden units).
+    2. Some of the cross-fitted classifiers are chosen, and their predictions are averaged. The first chosen classifier
+       is the one whose predictions make the labels most likely. Further classifiers are added one by one, as long as
+       the average makes the labels more likely. The consensus is computed from the labels and the average, as in
+       `crowdfuse.consensus`.
     3. Class networks learn to predict the consensus from the inputs: five networks if they are MLPs, otherwise one. The
        class probabilities of new items are the mean over these networks. A further network predicts the gates: the
-       probability that each annotator is right on each item.
+       probabilities that each annotator is right on each item.
 
     Parameters
     ----------
@@ -99,7 +102,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     --------
     GatedClassifier : One network, trained on the likelihood of all labels of an item.
     FusionClassifier : Sample-wise label fusion (Gao et al., 2022).
-    crowdfuse.consensus : The model behind the consensus, for the probabilities of any classifier.
+    crowdfuse.consensus : Computes the consensus from labels and the class probabilities of any classifier.
 
     Notes
     -----
@@ -117,9 +120,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
     References
     ----------
     A. P. Dawid and A. M. Skene. "Maximum likelihood estimation of observer error-rates using the EM algorithm". Applied
-    Statistics, 1979. V. C. Raykar et al. "Learning from crowds". JMLR, 2010. Both alternate between two steps: estimate
-    the consensus, and estimate the annotators (Raykar et al.: also a classifier) from it. Here, the classifiers are
-    cross-fitted instead.
+    Statistics, 1979. V. C. Raykar et al. "Learning from crowds". JMLR, 2010. Both methods alternate between two steps.
+    One step estimates the consensus. The other step estimates the accuracy of the annotators from the consensus; Raykar
+    et al. also train a classifier in this step. Here, cross-fitted classifiers replace the alternation.
 
     Examples
     --------
@@ -205,7 +208,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             If the loss becomes NaN or infinite.
         KeyboardInterrupt
             If training is interrupted before all classifiers are cross-fitted. If `checkpoint` is set, the next `fit()`
-            continues from there.
+            continues the interrupted training.
         """
         n_items = len(trained_rows(self, prepared.data.annotations, prepared.data.gold))
         with training_series(self.training_costs(n_items)):
@@ -217,7 +220,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return self
 
     def training_costs(self, n_items: int) -> tuple[float, ...]:
-        """Return the expected duration of each training run that `fit()` performs, relative to `GatedClassifier`.
+        """Return the expected duration of each training run in `fit()`, relative to a run of `GatedClassifier`.
 
         Call `prepare()` before this method.
 
@@ -230,8 +233,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         Returns
         -------
         costs : tuple of float
-            One number per training run: for each of the cross-fitted classifiers, one number per fold. The last number
-            is for the networks that learn the consensus.
+            One number per training run. First come the cross-fitted classifiers, with one number per classifier and
+            fold. The last number is for the networks that learn the consensus.
 
         Examples
         --------
@@ -266,7 +269,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         return None if limit is None else limit * cost / sum(self.training_costs(n_items))
 
     def fold_trainings(self, prepared: PreparedTraining) -> list[FoldTraining]:
-        """Return the training runs for cross-fitting: all folds of the first classifier, then of the second, ...
+        """Return the training runs for cross-fitting: one per classifier and fold, in the order of the classifiers.
 
         Parameters
         ----------
@@ -389,7 +392,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            If given, accuracies are computed only for pairs (item, annotator) that have a label.
+            If given, accuracies are computed only for pairs (item, annotator) that have a label. None: for all pairs.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
 

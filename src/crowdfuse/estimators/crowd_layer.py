@@ -23,19 +23,20 @@ class CrowdLayerClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     layer : {"matrix", "vector", "bias", "vector+bias"}
-        What the layer of an annotator does to the class probabilities. "matrix": multiplies them by a K x K matrix, for
-        K classes; this can learn any confusion. "vector": multiplies each probability by a factor. "bias": adds a
-        number to each probability. "vector+bias": does both. "vector", "bias" and "vector+bias" have fewer parameters,
-        but only "matrix" can learn which classes an annotator confuses with each other.
+        What the layer of an annotator does to the class probabilities before the final softmax. "matrix": multiplies
+        them by a K x K matrix, for K classes. "vector": multiplies each probability by a factor. "bias": adds a number
+        to each probability. "vector+bias": does both. "vector", "bias" and "vector+bias" have fewer parameters, but
+        only "matrix" can learn which classes an annotator confuses with each other.
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(annotator's label | true class): the softmax of the output of each annotator's layer if the true class has
-        probability 1. Before training, the diagonal entries are `e / (e + K - 1)` for K classes and Euler's number e
-        (23 % for 10 classes), and all other entries are equal. After a short training, the entries of a row are still
-        too similar to be used as probabilities. Their order can be used: the largest entry of a row is the label that
-        the annotator gives most often to this class.
+        P(annotator's label | true class). Axes are (annotator, true class, annotator's label), rows sum to 1. To
+        compute a row, the annotator's layer is applied to class probabilities of 1 for the true class and 0 for all
+        other classes, and a softmax follows. Before training, the diagonal entries are `e / (e + K - 1)` for K classes
+        and Euler's number e (23 % for 10 classes), and all other entries are equal. After a short training, the entries
+        of a row are still too similar to be used as probabilities. However, the order of the entries can be used: the
+        largest entry of a row belongs to the label that the annotator gives most often to items of the row's class.
 
     See Also
     --------

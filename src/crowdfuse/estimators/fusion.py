@@ -23,22 +23,23 @@ MAX_ANNOTATORS_WITH_SHARED_HEADS = 100  # with more, annotator_heads="auto" mean
 class FusionClassifier(CrowdClassifier):
     """Sample-wise label fusion: weights and confusion matrices per item and annotator.
 
-    This is the learning method of the paper under References. For every item and annotator, the network predicts a
-    weight and a confusion matrix. The matrix corrects the annotator's label. The weighted mean of the corrected labels
-    is the fused label, a vector of class probabilities that the classifier is trained on.
+    This is the learning method of Gao et al. (2022); "the paper" below means their paper. For every item and annotator,
+    the network predicts a weight and a confusion matrix. The matrix corrects the annotator's label. The weighted mean
+    of the corrected labels is the fused label, a vector of class probabilities that the classifier is trained on.
 
     Parameters
     ----------
     n_bases : int
-        Number of permutations of the classes. Each confusion matrix is a weighted mean of these permutations, written
-        as matrices. For K classes, at most K! permutations are used. If `n_bases` is 1, the only permutation is the
-        identity: this ablation learns weights but no confusions.
+        Number of permutations of the classes. Each permutation is written as a matrix, and each confusion matrix is a
+        weighted mean of these permutation matrices. For K classes, at most K! permutations are used. If `n_bases` is 1,
+        the only permutation is the identity: this ablation learns weights but no confusions.
     basis : {"random", "latin"}
-        How permutations are chosen. "random": drawn at random, as in the paper. "latin": cyclic shifts of the classes,
-        arranged in random orders. If `n_bases` is at least the number of classes, "latin" permutations can correct
-        every label to every class.
+        How permutations are chosen. "random": drawn at random, as in the paper. "latin": the classes are put in a
+        random order, and the permutations are cyclic shifts of this order. If `n_bases` is at least the number of
+        classes, "latin" permutations can correct every label to every class. If `n_bases` is larger than the number of
+        classes, further permutations are added.
     penalty : float
-        Strength (lambda in the paper) of the penalty that pulls the matrices towards the identity matrix.
+        Strength of the penalty that pulls the confusion matrices towards the identity matrix; lambda in the paper.
     confusions : {"basis", "full"}
         Form of the confusion matrices. "basis": weighted means of permutations. "full": any matrix whose columns sum to
         1, for at most 100 classes.
@@ -46,25 +47,25 @@ class FusionClassifier(CrowdClassifier):
         "learned": weights are predicted for each item and annotator. "uniform": all weights are equal; this ablation
         learns confusion matrices only.
     annotator_heads : {"auto", "shared", "separate", "embedded"}
-        Networks that predict weights and matrices. "separate": one network per annotator predicts the matrices, as in
-        the paper; suited to few annotators. The weights come from one network whose last layer is separate for each
-        annotator. "shared": one network for all annotators, except for its last layer, which is separate for each
-        annotator. "embedded": one network for all annotators, which takes an embedding of the annotator as input;
-        suited to many annotators. "auto": "shared" for up to 100 annotators, else "embedded".
+        Structure of the network that predicts the weights, and of the network that predicts the confusion matrices.
+        "shared": each of the two is one network for all annotators, except for its last layer, which is separate for
+        each annotator. "separate": as "shared", but each annotator has a separate network for the confusion matrices,
+        as in the paper; suited to few annotators. "embedded": each of the two is one network for all annotators, which
+        takes an embedding of the annotator as input; suited to many annotators. "auto": "shared" for up to 100
+        annotators, else "embedded".
     embedding : int
         Size of the annotator embedding; used only if the heads are "embedded".
     annotator_hidden : tuple of int or None
         Widths of the hidden layers of the networks that `annotator_heads` describes. None: the widths of the class
         head, or (64,) if the class head has no hidden layer.
     loss_scale : {"plain", "paper"}
-        "plain": the loss is the mean over items. "paper": this mean is divided by the number of classes, as in the
-        paper's experiments.
+        "plain": the loss is the mean over items. "paper": the mean over items is divided by the number of classes, as
+        in the paper's experiments.
 
     Attributes
     ----------
     n_bases_ : int or None
-        Number of permutations that are used. Each permutation of the K classes is a K x K matrix, and the weighted mean
-        of these matrices is a confusion matrix. None if confusions="full".
+        Number of permutations that are used: the smaller of `n_bases` and K!, for K classes. None if confusions="full".
 
     See Also
     --------
@@ -173,12 +174,12 @@ class FusionClassifier(CrowdClassifier):
 
     @property
     def n_bases_(self) -> int | None:
-        """Number of permutation matrices (K x K, for K classes) whose weighted mean is a confusion matrix.
+        """Number of permutations that are used. A confusion matrix is a weighted mean of permutation matrices.
 
         Returns
         -------
         n_bases : int or None
-            The smaller of `n_bases` and K!. None if confusions="full".
+            The smaller of `n_bases` and K!, for K classes. None if confusions="full".
         """
         check_is_fitted(self)
         assert isinstance(self.method_, Fusion)

@@ -37,25 +37,24 @@ class GatedClassifier(CrowdClassifier):
     These probabilities are called gates. Classifier and gates are learned together from the labels, in three phases.
     The first phase learns which label each annotator would give to each item. The second phase infers a class for each
     item from these predicted labels, and trains classifier and gates on the inferred classes. The third phase continues
-    from there, and maximizes the joint likelihood of all labels of each item.
+    to train classifier and gates, but now maximizes the joint likelihood of all labels of each item.
 
     Parameters
     ----------
     wrong : {"uniform", "annotator", "shared", "basis"}
         How wrong labels are distributed over the wrong classes. "uniform": all wrong classes are equally likely.
         "annotator": the distribution is learned for each annotator and true class. "shared": it is learned for each
-        true class, and is the same for all annotators. "basis": also learned for each annotator, but with fewer
-        parameters. `n_bases` permutations are drawn that map no class to itself. Each of them maps every true class to
-        one wrong label. For each annotator, one probability per permutation is learned.
+        true class, and is the same for all annotators. "basis": the distribution is learned for each annotator with
+        fewer parameters, as a mixture of `n_bases` permutations. The permutations are drawn at random and map every
+        true class to a wrong label. For each annotator, one probability per permutation is learned.
     n_bases : int
         Number of permutations if wrong="basis"; otherwise not used.
     hold_out : bool
-        Whether to hold out (not train on) a tenth of all labels, but at most 5,000 labels. They are taken from items
-        with several labels. The likelihood of these held-out labels decides which epoch is kept: the last epoch of the
-        second phase, or an epoch of the third phase. If there are more than two classes, this likelihood also decides
-        which of two rules the second phase uses to infer classes from predicted labels. If `hold_out` is False, or if
-        no item has several labels, the last epoch is kept. `hold_out` has no effect if `fit()` gets the argument
-        `validation`.
+        Whether to hold out (not train on) a tenth of all labels, but at most 5,000 labels. The held-out labels are
+        taken from items with several labels. Their likelihood decides which epoch is kept: the last epoch of the second
+        phase, or an epoch of the third phase. If there are more than two classes, their likelihood also chooses between
+        two rules by which the second phase infers classes from predicted labels. If `hold_out` is False, or if no item
+        has several labels, the last epoch is kept. `hold_out` has no effect if `fit()` gets the argument `validation`.
     annotator_heads : {"auto", "shared", "embedded"}
         Networks that predict the gates. "shared": one network for all annotators, except for its last layer, which is
         separate for each annotator. "embedded": one network for all annotators, which takes an embedding of the
@@ -71,11 +70,11 @@ class GatedClassifier(CrowdClassifier):
 
     Notes
     -----
-    In two cases the labels alone are not enough, and some gold labels are needed. In the first case, annotators make
-    the same mistakes. In the second case, there are only two classes, and each annotator is unreliable on a different
-    part of the items. If ten or more items have gold labels, the gold labels can overrule the classes that the second
-    phase inferred from the annotators' labels. docs/method.md describes the model, compares it with other models, and
-    shows the cases in which it fails.
+    In two cases, the annotators' labels do not show the true classes, and some gold labels are needed. In the first
+    case, annotators make the same mistakes. In the second case, there are only two classes, and each annotator is
+    unreliable on a different part of the items. If ten or more items have gold labels, the gold labels can overrule the
+    classes that the second phase inferred from the annotators' labels. docs/method.md describes the model, compares it
+    with other models, and shows the cases in which it fails.
 
     The weights that `annotator_weights()` returns are proportional to the gates. `fused_labels()` combines the
     classifier's prediction (the prior) with the labels (the evidence) by Bayes' rule.
@@ -171,7 +170,7 @@ class GatedClassifier(CrowdClassifier):
         X : array-like, sparse matrix or Inputs of shape (n_items, ...)
             Inputs of the shape seen in `fit`.
         annotations : Annotations or array-like of shape (n_items, n_annotators), default=None
-            If given, accuracies are computed only for pairs (item, annotator) that have a label.
+            If given, accuracies are computed only for pairs (item, annotator) that have a label. None: for all pairs.
         items : array-like of shape (n_items,), default=None
             Item id of each row of X, used to match `Annotations`; see `fit`.
 

@@ -15,20 +15,21 @@ from crowdfuse.methods.geo_crowd_net import GeoCrowdNet
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
-    """GeoCrowdNet: one confusion matrix per annotator, made identifiable by a volume regularizer.
+    """GeoCrowdNet: one confusion matrix per annotator, with a regularizer that makes the matrices identifiable.
 
     Many combinations of network and matrices explain the labels equally well. The regularizer selects one combination
-    by maximizing a volume. With regularizer="f", the volume is larger if the class probabilities of different items
-    differ more. With regularizer="w", the volume is larger if different true classes get more different labels. The
-    volume is computed per batch, so `batch_size` must be well above the number of classes. The loss has one term per
-    label, so items with more labels have more influence.
+    by maximizing the volume of a matrix. With regularizer="f", the rows of the matrix are the class probabilities of
+    the items of a batch. The volume is larger if these rows differ more. It is nearly 0 if a batch has fewer items than
+    classes, so `batch_size` must be well above the number of classes. With regularizer="w", the matrix contains the
+    confusion matrices. The volume is larger if different true classes get more different labels. The loss has one term
+    per label, so items with more labels have more influence.
 
     Parameters
     ----------
     regularizer : {"f", "w"}
-        Matrix whose volume is maximized. "f": the class probabilities of the items. Choose "f" if each class has some
-        clear items and annotators are inaccurate. "w": the confusion matrices. Choose "w" if items are ambiguous and
-        each class has expert annotators.
+        Matrix whose volume is maximized. "f": the class probabilities of the items; suited to data in which each class
+        has some clear items and annotators are inaccurate. "w": the confusion matrices; suited to data in which items
+        are ambiguous and each class has expert annotators.
     volume_weight : float
         Strength of the regularizer. 0 turns it off: the network then maximizes the likelihood of the labels alone.
     start : float or None
@@ -37,7 +38,7 @@ class GeoCrowdNetClassifier(GlobalConfusionsClassifier):
 
     See Also
     --------
-    COINNetClassifier : Adds outlier items.
+    COINNetClassifier : The same model with outlier terms, for items to which the confusion matrices do not apply.
     TraceRegClassifier : The same model with a trace penalty.
 
     Notes

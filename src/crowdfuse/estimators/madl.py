@@ -29,8 +29,8 @@ class MaDLClassifier(CrowdClassifier):
     confusions : {"isotropic", "diagonal", "full"}
         What is learned per item and annotator. "isotropic": the probability of a right label. "diagonal": the
         probability of a right label for each true class. In both cases, all wrong labels are equally likely. "full": a
-        whole confusion matrix, as in the code of Herde et al.; such matrices are so flexible that the network sometimes
-        does not learn to predict the true classes.
+        whole confusion matrix, as in the code of Herde et al. (2023). Full matrices are so flexible that the network
+        sometimes does not learn to predict the true classes.
     weights : {"density", "uniform"}
         Weights of the annotators in the loss. "density": an annotator who resembles many other annotators has a low
         weight, so that annotators who copy each other do not outvote the rest. "uniform": all annotators have the same
@@ -38,12 +38,13 @@ class MaDLClassifier(CrowdClassifier):
     eta : float
         Initial accuracy of annotators, before training. Must be above chance, 1 / n_classes.
     embedding : int
-        Size of the embeddings of annotators and items from which confusion matrices are predicted.
+        Size of the annotator embeddings and of the item embeddings. Confusion matrices are predicted from these
+        embeddings.
     gamma_shape : float
-        Shape of the gamma prior on the learned number g, which decides how similar two annotators are: the similarity
-        of annotators with embeddings a and b is `exp(-g |a - b|^2)`. Used only if weights="density".
+        Shape parameter of the gamma prior on a learned number g. Two annotators with embeddings a and b have similarity
+        `exp(-g |a - b|^2)`. Used only if weights="density".
     gamma_rate : float
-        Rate of the gamma prior on g. Used only if weights="density".
+        Rate parameter of the gamma prior on g; see `gamma_shape`. Used only if weights="density".
 
     Attributes
     ----------

@@ -13,7 +13,9 @@ from crowdfuse.methods.majority_vote import MajorityVote
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MajorityVoteClassifier(CrowdClassifier):
-    """Majority vote: trains on the vote of each item. All annotators have the same weight.
+    """Majority vote: combines the labels of each item by a vote, and trains on the result.
+
+    All annotators have the same weight.
 
     Parameters
     ----------
@@ -21,8 +23,8 @@ class MajorityVoteClassifier(CrowdClassifier):
         "soft": train on the vote shares (for each class, the fraction of the item's labels that are this class).
         "hard": train on the class with the most labels. Ties are broken at random, using `random_state` as the seed.
     loss_scale : {"plain", "paper"}
-        "plain": the loss is the mean over items. "paper": this mean is divided by the number of classes, as in the
-        paper under References.
+        "plain": the loss is the mean over items. "paper": the mean over items is divided by the number of classes, as
+        in the paper under References.
 
     See Also
     --------

@@ -13,9 +13,10 @@ from crowdfuse.methods.max_mig import MaxMIG
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaxMIGClassifier(CrowdClassifier):
-    """Max-MIG: maximizes the mutual information between a classifier and a label aggregator.
+    """Max-MIG: trains a classifier and a label aggregator to maximize the mutual information of their predictions.
 
-    The classifier predicts the class from the input. The aggregator predicts the class from the labels.
+    The classifier predicts the class of an item from its input. The aggregator predicts the class from the labels of
+    the item.
 
     There must be at least two annotators. The loss compares the items of a batch with each other, so `batch_size`
     should be well above the number of classes.
@@ -33,10 +34,11 @@ class MaxMIGClassifier(CrowdClassifier):
 
     Notes
     -----
-    Annotators who copy each other's labels do no harm if these labels hardly depend on the items, even if there are
-    many such annotators. But the aggregator starts from the vote. Annotators who copy systematic errors from each other
-    can therefore mislead the training. `fused_labels()` returns the prediction of the aggregator. `annotator_weights()`
-    measures how much an annotator's labels change this prediction; the weights are the same for all items.
+    Copied labels that hardly depend on the items do no harm, even if many annotators copy each other. Copied systematic
+    errors are different: they can mislead the training, because the aggregator is initialized with the vote of all
+    annotators. `fused_labels()` returns the prediction of the aggregator. The weights that `annotator_weights()`
+    returns measure how much the labels of each annotator change this prediction. The weights are the same for all
+    items.
 
     References
     ----------

@@ -18,27 +18,28 @@ class MBEMClassifier(GlobalConfusionsClassifier):
     """Model-bootstrapped EM: estimates confusion matrices from the predictions of the network.
 
     Training has several rounds. Each round trains the network on class probabilities of the items. In the first round,
-    these are the vote shares (for each class, the fraction of the item's labels that are this class). Before every
-    later round, the network predicts the classes of the items. A class prior and one confusion matrix per annotator are
-    counted as if these predictions were the true classes (for items with gold, the true class is used). Then Bayes'
-    rule computes the new class probabilities, the posterior, from the prior, the matrices and the item's labels.
+    the class probabilities are the vote shares (for each class, the fraction of the item's labels that are this class).
+    Before every later round, new class probabilities are computed in three steps. First, the network predicts the
+    classes of the items. Second, a class prior and one confusion matrix per annotator are counted as if the predicted
+    classes were the true classes (for items with gold, the true class is used). Third, Bayes' rule combines the prior,
+    the matrices and the item's labels. The result is called the posterior.
 
     Parameters
     ----------
     rounds : int
         Number of rounds. The `epochs` are split evenly over the rounds: if there are 40 epochs and 2 rounds, each round
         has 20 epochs. The learning-rate schedule restarts in each round. The network and the state of the optimizer are
-        kept.
+        kept from one round to the next.
     chosen : {"epoch", "round"}
-        Epochs from which validation chooses the best. "epoch": all epochs of the last round. "round": the last epoch of
-        each round, as in the code of the fusion paper (see `FusionClassifier`).
+        Epochs from which validation chooses the best one. "epoch": all epochs of the last round. "round": the last
+        epoch of every round, as in the code of the fusion paper (see `FusionClassifier`).
 
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(annotator's label | true class), the same for all items. These are the matrices of the round that the chosen
-        epoch belongs to. The matrices of the first round are counted as if the vote shares were the probabilities of
-        the true class.
+        P(annotator's label | true class), the same for all items. These are the matrices of the round that contains the
+        epoch that validation chose; without validation, of the last round. For the matrices of the first round, the
+        vote shares are used as the probabilities of the true class.
 
     See Also
     --------
@@ -46,7 +47,7 @@ class MBEMClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    In `history_`, "phase" is the round. `fused_labels()` returns the posterior class probabilities.
+    In `history_`, "phase" is the round. `fused_labels()` returns the posterior.
 
     References
     ----------

@@ -84,12 +84,13 @@ def save(classifier: CrowdClassifier, path: Path, *, overwrite: bool) -> None:
 
 
 def load(path: str | Path, *, backbone: Backbone | None = None, encoder: EncoderChoice = None) -> CrowdClassifier:
-    """Read a fitted classifier from a folder that `CrowdClassifier.save` wrote.
+    """Read a fitted classifier from a folder that `CrowdClassifier.save` or `crowdfuse fit` wrote.
 
     Parameters
     ----------
     path : str or Path
-        Model folder, or a run folder that contains a model folder.
+        Folder that `CrowdClassifier.save` wrote (a model folder), or run folder that `crowdfuse fit` wrote. A run
+        folder contains a model folder.
     backbone : nn.Module or callable, default=None
         The backbone, built in the same way as for training. Required if the model was trained with a module or callable
         as `backbone`. Not allowed if the model was trained with a name, such as "mlp".
@@ -105,15 +106,15 @@ def load(path: str | Path, *, backbone: Backbone | None = None, encoder: Encoder
     Raises
     ------
     FileNotFoundError
-        If there is no such folder.
+        If the folder `path` does not exist.
     DamagedModelError
-        If a file is missing or damaged. A subclass of ValueError.
+        If a file of the model is missing or damaged. DamagedModelError is a subclass of ValueError.
     ModelFormatError
-        If another version of crowdfuse wrote the folder, in a format that this version does not read. A subclass of
-        ValueError.
+        If another version of crowdfuse wrote the folder, in a format that this version does not read. ModelFormatError
+        is a subclass of ValueError.
     ValueError
-        If `backbone` or `encoder` is required but missing, is given but not allowed, or differs from the one used in
-        training.
+        If `backbone` or `encoder` is required but missing, or is passed but not allowed, or differs from the backbone
+        or encoder that was used in training.
 
     See Also
     --------

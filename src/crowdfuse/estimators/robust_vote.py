@@ -14,11 +14,11 @@ from crowdfuse.methods.robust_vote import RobustVote
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RobustVoteClassifier(CrowdClassifier):
-    """Robust vote: trains on the majority vote with generalized cross-entropy.
+    """Robust vote: trains on the majority vote with generalized cross-entropy as the loss.
 
-    This loss makes the network memorize fewer wrong votes than cross-entropy does. All annotators have the same weight.
-    Ties are broken at random, using `random_state` as the seed. For items with gold, the network is trained on the true
-    class with cross-entropy.
+    A network that is trained with generalized cross-entropy memorizes fewer wrong votes than a network that is trained
+    with cross-entropy. All annotators have the same weight. Ties in the vote are broken at random, using `random_state`
+    as the seed. For items with gold, the network is trained on the true class with cross-entropy.
 
     Parameters
     ----------

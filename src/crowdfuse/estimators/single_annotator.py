@@ -30,8 +30,8 @@ class SingleAnnotatorClassifier(CrowdClassifier):
 
     Notes
     -----
-    `annotator_weights()` gives weight 1 to the chosen annotator and weight 0 to all others. If it gets labels, an item
-    without a label of the chosen annotator has only weights of 0.
+    `annotator_weights()` gives weight 1 to the chosen annotator and weight 0 to all others. If you pass `annotations`
+    to `annotator_weights()`, all weights are 0 for items that the chosen annotator did not label.
 
     References
     ----------

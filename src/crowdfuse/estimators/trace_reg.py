@@ -17,12 +17,13 @@ class TraceRegClassifier(GlobalConfusionsClassifier):
     """Trace regularization: one confusion matrix per annotator, learned with the network.
 
     Different combinations of network and matrices explain the labels equally well. A penalty on the traces of the
-    matrices selects one combination. The loss has one term per label, so items with more labels have more influence.
+    matrices (the sums of their diagonal entries) selects one combination. The loss has one term per label, so items
+    with more labels have more influence.
 
     Parameters
     ----------
     trace_weight : float
-        Strength of the trace penalty; 0.01 in the paper.
+        Strength of the trace penalty; 0.01 in the paper under References.
     start : float or None
         Initial accuracy of annotators, before training. None: `e / (e + K - 1)` for K classes and Euler's number e, as
         in the code of the fusion paper (see `FusionClassifier`). This is 23 % for 10 classes and 3 % for 100 classes.

@@ -15,10 +15,11 @@ from crowdfuse.methods.two_stage import TwoStage
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoStageClassifier(GlobalConfusionsClassifier):
-    """Two stages: aggregates the labels first, then trains on the result.
+    """Two stages: first aggregates the labels of each item, then trains on the aggregated labels.
 
-    This is the most common practice, and the baseline to beat. For items with gold, the network is trained on the true
-    class instead of the aggregated labels. The aggregators themselves do not use gold, except "dawid-skene".
+    Training on aggregated labels is the most common practice, and the baseline to beat. For items with gold, the
+    network is trained on the true class instead of the aggregated labels. The aggregators themselves do not use gold,
+    except "dawid-skene".
 
     Parameters
     ----------
@@ -30,8 +31,8 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(annotator's label | true class), counted as if the class probabilities of the aggregator were those of the
-        true class. For items with gold, the true class is used.
+        P(annotator's label | true class), the same for all items. The labels are counted with the aggregator's class
+        probabilities in place of the unknown true class. For items with gold, the true class is used.
 
     See Also
     --------
@@ -40,8 +41,8 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
 
     Notes
     -----
-    `fused_labels()` returns the posterior class probabilities. They are computed from the labels and
-    `confusion_matrices_`, without the network.
+    `fused_labels()` returns the class probabilities of the items given their labels. They are computed by Bayes' rule
+    from the labels and `confusion_matrices_`, without the network.
 
     References
     ----------

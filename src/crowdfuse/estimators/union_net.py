@@ -22,11 +22,11 @@ class UnionNetClassifier(GlobalConfusionsClassifier):
     Parameters
     ----------
     variant : {"a", "b"}
-        How the class probabilities of the network become probabilities of labels. A transition matrix has one row per
-        class, and one column for each combination of an annotator and a label. "a": the class probabilities are
-        multiplied by this matrix, then one softmax is applied to the whole result. "b": a softmax is applied to each
-        row of the matrix first, then the class probabilities are multiplied by the matrix. Only "b" lets the network
-        learn the true class probabilities.
+        How the network's class probabilities become probabilities of labels. Both variants learn a transition matrix,
+        which has one row per class, and one column for each combination of an annotator and a label. "a": first, the
+        class probabilities are multiplied by the matrix; then one softmax is applied to the whole product. "b": first,
+        a softmax is applied to each row of the matrix; then the class probabilities are multiplied by the result. Only
+        "b" lets the network learn the true class probabilities.
 
     Attributes
     ----------

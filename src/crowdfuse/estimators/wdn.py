@@ -20,9 +20,10 @@ from crowdfuse.methods.wdn import WDN
 class WDNClassifier(CrowdClassifier):
     """Weighted doctor net: one network per annotator, combined by learned weights.
 
-    Training has two phases. The first phase (`epochs`) trains one network per annotator on that annotator's labels; the
-    networks share all layers except the last. The second phase (`weight_epochs`) freezes the networks and learns one
-    weight per annotator, so that the weighted average of the networks' predictions comes close to the vote. This
+    Training has two phases. The first phase has `epochs` epochs, and trains one network per annotator on that
+    annotator's labels. The networks share all layers except the last. The second phase has `weight_epochs` epochs. It
+    freezes the networks and learns one weight per annotator, so that the weighted average of the networks' predictions
+    comes close to the vote shares (for each class, the fraction of the item's labels that are this class). This
     weighted average is the prediction of the classifier. In the first phase, the loss has one term per label, so items
     with more labels have more influence.
 
@@ -32,14 +33,14 @@ class WDNClassifier(CrowdClassifier):
         "softmax": positive weights that sum to 1 and are equal at first, as in the WDN paper. "released": any real
         numbers, initially drawn from a normal distribution, as in the released code of the fusion paper (see
         `FusionClassifier`). The weighted sum of the networks' probabilities is then used as class logits. A negative
-        weight inverts the prediction of its network. "released" therefore needs a few thousand training steps, which
-        correct negative initial weights.
+        weight inverts the prediction of its network. Training corrects negative initial weights, but "released" needs a
+        few thousand training steps for this.
     weight_epochs : int
-        Number of epochs in which the weights are learned, with a separate optimizer and schedule. If there is
-        validation, it chooses one of these epochs.
+        Number of epochs of the second phase, which has a separate optimizer and schedule. If there is validation, it
+        chooses one of the epochs of the second phase.
     loss_scale : {"plain", "paper"}
-        Scale of the loss in the second phase. "plain": the loss is the mean over items. "paper": this mean is divided
-        by the number of classes, as in the code of the fusion paper.
+        Scale of the loss in the second phase. "plain": the loss is the mean over items. "paper": the mean over items is
+        divided by the number of classes, as in the released code of the fusion paper.
 
     Attributes
     ----------
@@ -57,8 +58,8 @@ class WDNClassifier(CrowdClassifier):
 
     `annotator_weights()` returns the same weights for all items. They are computed from `weights_`: negative weights
     become 0, annotators without labels get the mean weight of the others, and the result is normalized to sum to 1. The
-    weights measure how much each annotator contributes to the vote, because the average is fitted to the vote. They do
-    not measure accuracy; for accuracies, see `consensus()`.
+    weights do not measure accuracy (for accuracies, see `consensus()`). They measure how much each annotator
+    contributes to the vote, because the weighted average of the predictions is fitted to the vote shares.
 
     In `history_`, "phase" says whether networks or weights were trained.
 
