@@ -20,20 +20,21 @@ SweptValue = float | str
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid, with its row and column in the table of results.
+    """One run of an experiment, with its row and column in the table of results.
 
     Parameters
     ----------
     row : str
         Row of the table: a method or a variant of a method.
     value : str
-        Value of the parameter that the grid varies.
+        Column of the table: value of the parameter that the experiment varies.
     seed : int
         Seed of the run.
     run : RunSpec
         Everything that defines the run: data, annotators, method, settings, seed.
     same_for_all_values : bool, default=False
-        Whether the run is the same at every value of the parameter. Such a run is executed once.
+        Whether the run does not depend on the value of the varied parameter. Such a run is executed once for all
+        values.
 
     Examples
     --------
@@ -64,7 +65,8 @@ class MethodVariant(NamedTuple):
     settings : dict, default={}
         Settings of the method that differ from the settings of the experiment.
     annotators : dict, default={}
-        Entries of the annotator definition, such as `epsilon`, that differ from the experiment's definition.
+        Entries of the annotator definition, such as `epsilon`, that differ from the annotator definition of the
+        experiment.
 
     Examples
     --------
@@ -79,7 +81,7 @@ class MethodVariant(NamedTuple):
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale of an experiment: data, training recipe and protocol, as in Gao et al. (2022) or smaller.
+    """The data, training recipe and protocol of an experiment, at the scale of Gao et al. (2022) or at a smaller scale.
 
     Parameters
     ----------
@@ -95,7 +97,8 @@ class Scale:
     executor : callable
         Function that takes the folder of the data and returns the executor of the runs.
     protocol : str
-        Text below the table: how the model of a run is chosen and evaluated, and how gold is used.
+        Text below the table of results. It says how the model of a run is chosen and evaluated, and how gold (the true
+        classes) is used.
     uses_paper_recipe : bool, default=True
         Whether training follows Gao et al. (2022), so that their accuracies can be compared with ours.
     """
@@ -110,7 +113,7 @@ class Scale:
 
 
 def _no_settings(value: Any) -> dict[str, Any]:
-    """Return an empty dict, for experiments whose varied parameter is not a setting of the method.
+    """Return an empty dict: no setting of the method depends on the varied parameter.
 
     Parameters
     ----------
@@ -133,37 +136,41 @@ class Experiment:
     name : str
         Name of the experiment on the command line.
     description : str
-        The second half of the title, after the name of the data.
+        Second half of the title of the experiment. The first half is the title of the data (`scale.title`).
     parameter : str
         The parameter that the experiment varies.
     values : tuple of float or str
         The values of the parameter.
     methods : tuple of str
-        Methods and names of `extra_rows` that are run by default.
+        Rows of the table that are run by default: names of methods, or names of rows that `extra_rows` defines.
     scale : Scale
         Data, recipe and protocol.
     annotators : callable
         Function that takes a value of the parameter and returns the entries of the annotator definition that depend on
         this value. The entries are added to `scale.annotators`.
     settings : callable, optional
-        Function that takes a value of the parameter and returns settings of the method. The default returns an empty
-        dict: it is for experiments whose parameter is not a setting of the method.
+        Function that takes a value of the parameter and returns the settings of the method that depend on this value.
+        By default, no setting depends on the value.
     count_range : tuple of (int, int) or None, default=None
-        Smallest and largest allowed value, if the parameter is a whole number.
+        Smallest and largest allowed value of a parameter that must be a whole number. None for all other parameters.
     method_settings : dict of str to dict, optional
-        Settings of each method in this experiment. They override the class attribute `paper_settings` of the estimator.
+        Maps the name of a method to its settings in this experiment. They override the class attribute `paper_settings`
+        of the method's estimator.
     extra_rows : dict of str to MethodVariant, optional
-        Further rows of the table. Maps the name of a row, which can be requested like a method, to its variant.
+        Further rows of the table. Maps the name of each row to its variant of a method. The rows can be requested by
+        name, like methods.
     paper_table_id : str or None, default=None
-        Table of the paper (Gao et al., 2022) that the experiment repeats, such as "1"; see `paper_table`.
+        Table in Gao et al. (2022) that the experiment repeats, such as "1". None if it repeats no table.
     paper_value_names : dict of str to str, optional
-        Maps our name of a value to the paper's name, if the two names differ.
+        Maps values of the parameter to their names in the table of Gao et al. (2022). Needed only for values whose
+        names differ.
     main_method : str, default="fusion"
         The method with which all other methods are compared.
     is_logarithmic : bool, default=False
         Whether figures show the parameter on a logarithmic axis.
     paper_best_value : float or None, default=None
-        The value that the paper found best. Figures mark this value. Only for experiments without a table in the paper.
+        The value of the parameter that Gao et al. (2022) found best. Figures mark this value. Only
+        for experiments that repeat no table.
     """
 
     name: str
@@ -202,10 +209,10 @@ class Experiment:
         Parameters
         ----------
         values : sequence of float or str, default=()
-            Values of the parameter that the experiment varies. If empty, the values of the experiment.
+            Values of the parameter that the experiment varies. If empty, the attribute `values` is used.
         methods : sequence of str, default=()
             Rows of the table of results: names of learning methods, or names of rows that the experiment defines in
-            `extra_rows`. If empty, the rows that the experiment runs by default.
+            `extra_rows`. If empty, the attribute `methods` is used.
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None

@@ -28,7 +28,7 @@ INTERVAL_TEXTS = {
 
 @dataclass(frozen=True)
 class TableEntry:
-    """The accuracies of a method at one value of the varied parameter: one cell of a table of results.
+    """The accuracies of a method at one value of the varied parameter: one entry of a table of results.
 
     Parameters
     ----------
@@ -39,12 +39,14 @@ class TableEntry:
     by_seed : dict of int to float
         Accuracy (%) by seed.
     paper_accuracy : float or None, default=None
-        The accuracy (%) that Gao et al. (2022) report, if any.
+        The accuracy (%) that Gao et al. (2022) report for this method and value. None if they report none.
     rank : int or None, default=None
-        Rank among the methods at this value of the parameter; 1 is the best. None if the method is not ranked, such as
-        true-label, which is an upper bound.
+        Rank of the method by mean accuracy at this value of the parameter; 1 is the best. The row "true-label" is an
+        upper bound, so its rank is None. If Gao et al. (2022) report accuracies for the experiment, methods that they
+        do not report have no rank either.
     paper_rank : int or None, default=None
-        Rank of the method among the accuracies of the paper at this value. None if the paper does not have the method.
+        Rank of `paper_accuracy` among the accuracies that Gao et al. (2022) report at this value. None if they report
+        none for this method, and for "true-label".
     """
 
     row: str
@@ -149,9 +151,9 @@ class Table:
     Parameters
     ----------
     entries : dict of (str, str) to TableEntry
-        Cells by row and value, in the order of the grid.
+        Table entries by (row, value of the varied parameter), in the order of the runs.
     records : dict of (str, str, int) to Record, optional
-        Finished runs by row, value and seed.
+        Finished runs by (row, value, seed).
     """
 
     entries: dict[RowValue, TableEntry]
@@ -159,12 +161,12 @@ class Table:
 
     @property
     def rows(self) -> list[str]:
-        """Names of the rows, in the order of the grid."""
+        """Names of the rows, in the order of the entries."""
         return list(dict.fromkeys(row for row, _ in self.entries))
 
     @property
     def values(self) -> list[str]:
-        """The values of the parameter; numbers are sorted."""
+        """The values of the varied parameter. Numbers are sorted; names stay in the order of the entries."""
         values = dict.fromkeys(value for _, value in self.entries)
         try:
             return sorted(values, key=float)
@@ -179,7 +181,7 @@ class Table:
     def paired_differences(
         self, method: str, values: Sequence[str] | None = None, *, same_test_items: bool = True
     ) -> list[PairedDifference]:
-        """Return the difference between one row and each other row, except the upper bound, the row "true-label".
+        """Return the difference between one row and each other row, without the row "true-label", an upper bound.
 
         Parameters
         ----------
@@ -195,11 +197,11 @@ class Table:
         -------
         list of PairedDifference
             One mean difference per other row, with a confidence interval. For each seed, the differences at all values
-            are averaged; the interval is computed from these averages. All seeds are compared at the same values: if
-            runs are missing, the largest combination of seeds and values is used for which both rows are complete. If
-            the runs store which items were predicted correctly, the interval accounts for the variation between seeds
-            and between test items, otherwise for the variation between seeds alone. With a single seed there is no
-            interval.
+            are averaged; the interval is computed from these averages. If runs are missing, only a part of the seeds
+            and values is compared: the largest part in which both rows have a run for each seed at each value. By
+            default, the interval accounts for the variation between seeds and between test items. If a run does not
+            store which items it predicted correctly, the interval accounts for the variation between seeds alone. With
+            a single seed there is no interval.
         """
         found = []
         for row in self.rows:
@@ -261,16 +263,17 @@ class Table:
 def make_table(
     cells: Sequence[Cell], records: Sequence[Record], metric: str, paper: Mapping[tuple[str, str], float]
 ) -> Table:
-    """Return the table of the finished runs of a grid.
+    """Return the table of results of an experiment, from its finished runs.
 
     Parameters
     ----------
     cells : sequence of Cell
-        The cells of the grid.
+        The cells of the experiment, from `Experiment.cells`. Cells without a finished run are left out.
     records : sequence of Record
         Finished runs.
     metric : str
-        Name of the result to show. It must be a share from 0 to 1; the table shows it in percent.
+        Name of the result to show, such as "test_accuracy". The result must be a share from 0 to 1; the table shows it
+        in percent.
     paper : mapping of (str, str) to float
         The accuracies (%) that Gao et al. (2022) report, by (value of the parameter, row).
 

@@ -34,7 +34,7 @@ N_TIMING_ITEMS = 64  # items on which the training time is estimated
 
 @dataclass(frozen=True)
 class DataSplit:
-    """Inputs and gold for training, for choosing the epoch (validation), and for evaluation (test).
+    """Inputs and gold (true classes) for training, for choosing the epoch (validation), and for evaluation (test).
 
     Parameters
     ----------
@@ -43,8 +43,9 @@ class DataSplit:
     y, y_validation, y_test : ndarray of shape (n_train,), (n_validation,), (n_test,)
         Gold, as class numbers.
     distances : ndarray of shape (n_train, n_annotators) or None, default=None
-        Distance of each training item from the weakness image of each simulated annotator. If None, distances are
-        computed from `X` when they are needed.
+        Distance of each training item from the weakness image of each simulated annotator: an annotator gives wrong
+        labels to items that are close to this image (see `weakness_annotators`). If None, distances are computed from
+        `X` when they are needed.
     """
 
     X: Inputs
@@ -67,12 +68,12 @@ def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, train_
     Parameters
     ----------
     data : ImageData, CifarData or CifarFeatures
-        A data set with its own test items.
+        A data set that already has separate training and test items.
     train : slice
-        Rows to train on. They must lie within the first `train_share` of the rows.
+        Rows of the training items to train on. They must be among the rows that `train_share` allows.
     train_share : Fraction
-        Share of the rows that may be used for training. The remaining rows are the validation items, used to choose the
-        epoch.
+        Share of the training rows, counted from the first row, that may be used for training. The remaining training
+        rows are the validation items, used to choose the epoch.
 
     Returns
     -------
@@ -101,7 +102,7 @@ def split_data(data: ImageData | CifarData | CifarFeatures, train: slice, train_
 
 @dataclass(frozen=True)
 class PaperExecutor(ABC):
-    """Executes runs on one data set with simulated annotators; a `RunExecutor`.
+    """Base class of run executors (see `RunExecutor`) for one data set with simulated annotators.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ class PaperExecutor(ABC):
         """
 
     def cached_split(self, run: RunSpec) -> DataSplit:
-        """Return the data of a run. The data stay in memory, because most runs of a process use the same data.
+        """Return the data of a run. They stay in memory until a run with other data or another seed is requested.
 
         Parameters
         ----------
@@ -156,9 +157,9 @@ class PaperExecutor(ABC):
             the settings of this rule:
 
             - "weakness" (see `weakness_annotators`): `epsilon` is required. Two settings are optional: `weakness` (the
-              row numbers in X of the weakness images) and `wrong` (the kind of wrong labels, default "uniform").
+              rows of the weakness images in `split.X`) and `wrong` (the kind of wrong labels, default "uniform").
             - "hammer-spammer" (see `hammer_spammer_annotators`): `n_correct` is required.
-            - "habit" (see `habit_annotators`): `share` is required, and either `habits` or `n_habits`.
+            - "habit" (see `habit_annotators`): `share` is required. Either `habits` or `n_habits` is required too.
 
             With every rule, `missing` (the share of labels to remove) is optional.
         split : DataSplit
@@ -198,14 +199,17 @@ class PaperExecutor(ABC):
         Returns
         -------
         dict of str to object
-            Inputs or distances, weakness rows and epsilon.
+            Three arguments: `distances` (or `X`, if `split` has no distances), `weakness` (the rows of the weakness
+            images in `split.X`, or None) and `epsilon`.
         """
         spec = run["annotators"]
         inputs = {"X": split.X.values} if split.distances is None else {"distances": split.distances}
         return inputs | {"weakness": spec.get("weakness"), "epsilon": spec["epsilon"]}
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
-        """Read the files once and check the settings of each method on a few items; raise an error if they are wrong.
+        """Raise an error if the data files or the settings of a method are wrong, before any run starts.
+
+        The data files are read once. The settings of each method are checked on a few items.
 
         Parameters
         ----------
@@ -222,7 +226,9 @@ class PaperExecutor(ABC):
             make_classifier(run, split).prepare(split.X.take(few), _correct_labels(run, split.y[few]))
 
     def estimate_seconds(self, runs: Sequence[RunSpec]) -> float:
-        """Estimate how long the runs take one after the other on this machine, from a few steps of the first run.
+        """Estimate how long this machine needs to execute the runs one after the other.
+
+        The estimate extrapolates from a few training steps of the first run.
 
         Parameters
         ----------

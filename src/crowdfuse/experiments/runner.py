@@ -21,10 +21,10 @@ from crowdfuse.io.interrupts import ignore_sigint, init_worker_process
 
 
 class RunExecutor(Protocol):
-    """Executes single runs.
+    """Interface of the objects that execute single runs: they are called with a run and its checkpoint folder.
 
-    Each worker process receives a copy of the executor. To keep this copy small, an executor does not load data before
-    a run needs them.
+    If runs are executed in several processes, each process receives a copy of the executor. To keep this copy small, an
+    executor does not load data before a run needs them.
     """
 
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
@@ -59,7 +59,7 @@ class RunExecutor(Protocol):
 
 @dataclass(frozen=True)
 class GridResult:
-    """The outcome of a grid.
+    """The outcome of `run_grid`.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class GridResult:
     failures : list of str
         One sentence per failed run, with its name and the error.
     interrupted : bool
-        Whether Ctrl-C stopped the grid.
+        Whether Ctrl-C stopped the execution before all runs had ended.
     """
 
     records: list[Record]
@@ -89,13 +89,14 @@ def run_locally(missing: dict[str, RunSpec], executor: RunExecutor, checkpoints:
     Parameters
     ----------
     missing : dict of str to RunSpec
-        The runs to execute, by `run_key`.
+        The runs to execute: those that are missing in the store. The keys are from `run_key`.
     executor : RunExecutor
         Executes one run.
     checkpoints : Path
-        Folder with one checkpoint folder per run.
+        Folder in which each unfinished run has its own folder for the checkpoint.
     n_jobs : int or None
-        Number of processes, with one thread each. If None or 1, the runs are executed in this process.
+        Number of processes, with one thread each. If None or 1, the runs are executed one after the other in the
+        calling process.
 
     Returns
     -------
@@ -161,24 +162,25 @@ def run_grid(
     describe_run: Callable[[RunSpec], str],
     verbose: int = 0,
 ) -> GridResult:
-    """Execute the runs that are not yet in the store. An interrupted grid therefore continues where it stopped.
+    """Execute those of the given runs that are not yet in the store, and add each run to the store when it finishes.
 
-    A failed run is reported at the end and does not stop other runs. Ctrl-C stops all runs; finished runs are kept.
+    Ctrl-C stops all runs, but the finished runs are in the store already. To execute the remaining runs, call
+    `run_grid` again. A run that fails does not stop the other runs; its error message is part of the result.
 
     Parameters
     ----------
     runs : sequence of RunSpec
-        The runs of the grid. A run that occurs twice is executed once.
+        The runs that are wanted. A run that occurs twice is executed once.
     executor : RunExecutor
         Executes one run.
     store : Store
-        The store of finished runs. It is locked while the grid runs.
+        The store of finished runs. It is locked until the function returns.
     n_jobs : int or None, default=None
         Number of runs that are executed at the same time. If None, the default of the backend.
     backend : Backend, default=run_locally
         Function that executes the runs: on this machine (`run_locally`) or on a cluster.
     title : str, default="runs"
-        Name of the grid, for the progress bar.
+        Name of the whole set of runs, for the progress bar.
     describe_run : callable
         Function that takes a run and returns its name, for progress and error messages.
     verbose : int, default=0

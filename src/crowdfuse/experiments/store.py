@@ -70,9 +70,10 @@ class Record:
 
 
 class Store:
-    """A file of finished runs, one run per line. A line that a crash cut off is never read as a run.
+    """A file of finished runs, with one line of JSON per run.
 
-    New runs are appended. Existing lines are never changed.
+    New runs are appended. Existing lines are never changed. If a crash leaves an incomplete line, this line is not read
+    as a run.
 
     Parameters
     ----------
@@ -93,20 +94,20 @@ class Store:
         self.path = path
 
     def read(self) -> tuple[dict[str, Record], list[str]]:
-        """Return the runs made with the installed versions of crowdfuse and torch, and notes on the other lines.
+        """Return the runs made with the installed versions of crowdfuse and torch, and notes on lines left out.
 
         Returns
         -------
         records : dict of str to Record
             Finished runs by `run_key`.
         notes : list of str
-            One sentence per other combination of versions, because runs of other versions are left out, and one
-            sentence about unreadable lines.
+            Runs made with other versions are left out: one sentence per combination of versions. Unreadable lines are
+            left out too: one sentence about the first of them. Empty if no line was left out.
 
         Raises
         ------
         ValueError
-            If the file has lines, but none of these lines is a finished run.
+            If the file has lines, but none of them is a finished run of any version.
         """
         if not self.path.exists():
             return {}, []

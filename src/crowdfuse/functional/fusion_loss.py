@@ -51,11 +51,11 @@ def fuse_by_basis(
 
 
 def penalty_form(basis: Tensor) -> Tensor:
-    """Return a matrix from which `basis_penalty` computes penalties. It depends only on the basis.
+    """Return the matrix that `basis_penalty` needs to compute penalties with the given basis.
 
-    Let `D[m, k]` be 1 if permutation pi_m maps class k to another class, else 0. For coefficients c, the penalty is
-    `|c D|^2`. This equals `c^T H c` with `H = D D^T`, so the penalty can be computed from D or from H. The smaller of
-    the two matrices is returned.
+    Let `D[m, k]` be 1 if permutation pi_m of the basis maps class k to another class, else 0. For coefficients c, the
+    penalty is `|c D|^2`. This equals `c^T H c` with `H = D D^T`, so the penalty can be computed from D or from H. The
+    smaller of the two matrices is returned.
 
     Parameters
     ----------
@@ -80,9 +80,10 @@ def penalty_form(basis: Tensor) -> Tensor:
 def basis_penalty(coefficients: Tensor, form: Tensor) -> Tensor:
     """Return the penalty `sum_k (1 - P_kk)^2` of each pair (item, annotator).
 
-    The penalty is 0 if the confusion matrix P of the pair is the identity. The matrix is `P = sum_m c_m B_m`, with
-    coefficients c and permutation matrices B_m. The penalty is computed without building P: let `D[m, k]` be 1 if B_m
-    maps class k to another class, else 0. Since the coefficients sum to 1, `1 - P_kk = (c D)_k`.
+    P is the confusion matrix of the pair, `P = sum_m c_m B_m`, with coefficients c and permutation matrices B_m. If P
+    is the identity, the penalty is 0. The penalty is computed without building P. Let `D[m, k]` be 1 if B_m maps class
+    k to another class, else 0. P_kk is the sum of the coefficients whose permutations map class k to itself. Since all
+    coefficients sum to 1, `1 - P_kk` is the sum of the other coefficients, `(c D)_k`.
 
     Parameters
     ----------

@@ -49,8 +49,8 @@ def mixture_log_likelihood(
     """Return `log sum_k f_n(k) A_r[k, y]` for each label y: the log-probability of the label.
 
     f_n are the class probabilities of the label's item n, and A_r is the confusion matrix of the label's annotator r.
-    The sum is normally computed from probabilities, because this takes half the time of log-sum-exp. Log-sum-exp is
-    used only if a probability would underflow.
+    The sum is computed from probabilities, because log-sum-exp takes twice as long. Log-sum-exp is used only if the
+    probability of a label would underflow.
 
     Parameters
     ----------
@@ -86,10 +86,10 @@ def mixture_log_likelihood(
 
 
 def rowwise_mixture_log_likelihood(class_logits: Tensor, matrix_logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the log-probabilities of the labels in each row, where each row has its own confusion matrix.
+    """Return the log-probabilities of the labels in each row of a batch. Each row has its own confusion matrix.
 
-    The probability of label y is `p(y) = sum_k f(k) A[k, y]`, with class probabilities f and the confusion matrix A of
-    the row. Its logarithm is computed by log-sum-exp.
+    The probability of label y is `p(y) = sum_k f(k) A[k, y]`, with the class probabilities f and the confusion matrix A
+    of the row. The logarithm of p(y) is computed by log-sum-exp.
 
     The gradient of log p(y) is implemented explicitly. Let `q(k) = f(k) A[k, y] / p(y)`. The gradient with respect to
     the class logits is `q - f`. The gradient with respect to the matrix logit `[k, c]` is `q(k) (1 - A[k, c])` if c is
@@ -171,8 +171,8 @@ def expected_class_log_likelihood(label_probabilities: Tensor, *, above_chance: 
     label_probabilities : Tensor of shape (..., K)
         Probabilities q of the labels that the annotator would give.
     above_chance : bool
-        Whether to require g >= 1 / K, so that only a large q_k gives a high value. All classes with q_k <= 1 / K then
-        have the lowest value, -log K.
+        If True, g must be at least 1 / K. Then the value is high only if q_k is far above 1 / K, and all classes with
+        q_k <= 1 / K have the lowest value, -log K. If False, g may be any probability.
 
     Returns
     -------

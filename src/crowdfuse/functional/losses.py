@@ -9,8 +9,9 @@ from torch import Tensor
 def kl_divergence(target: Tensor, log_probabilities: Tensor) -> Tensor:
     """Return `KL(target || f)` of each row, numerically safe for target entries that are 0.
 
-    Target entries that are 0 contribute 0 to the value and to the gradient. `torch.nn.functional.kl_div` has NaN
-    gradients at these entries, and fused labels often contain exact zeros.
+    Target entries that are 0 contribute 0 to the value and to the gradient. `torch.nn.functional.kl_div` cannot be used
+    for such targets, because its gradients are NaN at these entries. Fused labels (see `fuse_by_basis`) often contain
+    exact zeros.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def generalized_cross_entropy(log_probabilities: Tensor, target: Tensor, q: floa
 
     The loss is robust to wrong labels: its gradient is p^q times the gradient of cross-entropy, so improbable targets
     have little influence. As q goes to 0, the loss approaches cross-entropy. If q is 1, the loss is 1 - p. The loss is
-    computed from log p. It therefore remains precise for a small q, and finite if p underflows.
+    computed from log p. The result is therefore precise if q is small, and finite if p underflows.
 
     Parameters
     ----------

@@ -19,21 +19,22 @@ def permutation_basis(
 ) -> Tensor:
     """Return M distinct permutations of K classes, the identity first.
 
-    Weighted means of these permutations, written as matrices, are confusion matrices; see `dense_confusions`.
-    Permutation m maps class j to class pi_m(j). Its matrix is B_m, with `B_m e_j = e_{pi_m(j)}` for the one-hot vector
-    e_j of class j. The number of permutations is `M = min(n_bases, K!)`.
+    The number of permutations is `M = min(n_bases, K!)`. Permutation m maps class j to class pi_m(j). Its matrix is
+    B_m, with `B_m e_j = e_{pi_m(j)}` for the one-hot vector e_j of class j. Weighted means of the matrices B_m are
+    confusion matrices; see `dense_confusions`.
 
     Parameters
     ----------
     n_classes : int
         Number of classes K, at least 2.
     n_bases : int
-        Number of permutations to return, at least 1. If K classes have fewer permutations, all of them are returned.
+        Number of permutations to return, at least 1. If only fewer permutations of K classes exist, all of them are
+        returned.
     kind : {"random", "latin"}, default="random"
         "random": permutations are drawn uniformly without repetition, as in Gao et al. (2022). "latin": the classes are
-        put in a random order, and the permutations are cyclic shifts of this order. If M >= K, each class is then
-        mapped to every class by at least one of the permutations. If M > K, the other permutations are shifts of other
-        random orders, or random permutations if K <= 8.
+        put in a random order, and the permutations are cyclic shifts of this order. If M >= K, all K shifts are used,
+        so each class is mapped to every class by one of them. If M > K, M - K more permutations are needed. If K <= 8,
+        they are drawn at random. If K > 8, they are cyclic shifts of further random orders.
     seed : int, default=0
         Seed of the draw.
 
@@ -97,8 +98,8 @@ def derangements(n_classes: int, n_bases: int, generator: np.random.Generator) -
     n_classes : int
         Number of classes K.
     n_bases : int
-        Number of derangements to return. If K classes have more than `n_bases` derangements, `n_bases` of them are
-        drawn at random. If they have fewer, all are returned.
+        Number of derangements to return. If more than `n_bases` derangements of K classes exist, `n_bases` of them are
+        drawn at random. Otherwise, all are returned.
     generator : numpy.random.Generator
         Random generator for the draw.
 

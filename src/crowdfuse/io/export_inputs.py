@@ -30,7 +30,8 @@ def read_export_inputs(path: Path, reading: Reading) -> ExportInputs | None:
     Raises
     ------
     TableError
-        If the labels cannot be read, if several fields may hold the inputs, or if an item has two different inputs.
+        If the labels cannot be read, if the field of the inputs cannot be detected because several fields may hold
+        them, or if an item has two different inputs.
 
     See Also
     --------
@@ -68,7 +69,8 @@ def read_labels_and_inputs(path: Path, reading: Reading) -> tuple[Annotations, E
     Raises
     ------
     TableError
-        If the labels cannot be read, if several fields may hold the inputs, or if an item has two different inputs.
+        If the labels cannot be read, if the field of the inputs cannot be detected because several fields may hold
+        them, or if an item has two different inputs.
 
     Examples
     --------

@@ -56,7 +56,7 @@ DEFAULT_IMAGE_SIDE_PIXELS = 64  # the size after resizing, unless the user gives
 
 @dataclass(frozen=True)
 class LoadedInputs:
-    """Inputs and the item id of each row.
+    """Inputs that were read from a file or from a folder of images, with the item id of each row.
 
     Parameters
     ----------
@@ -65,13 +65,14 @@ class LoadedInputs:
     items : ndarray of shape (n_items,)
         The id of each row.
     short_names : ndarray of shape (n_items,), default=None
-        A second id for each row. For an image, it is the path without the file extension.
+        A second id for each row, such as the path of an image without the file extension. None if each row has a single
+        id.
     note : str, default=""
         A message for the user, for example that images were resized.
     columns : tuple of str, default=None
-        The names of the feature columns, if the inputs come from a table.
+        The names of the feature columns, if the inputs come from a table of numbers. None otherwise.
     has_ids : bool, default=True
-        Whether the file has ids. If not, the ids are row numbers.
+        Whether the ids come from the file or folder of the inputs. If not, the ids are row numbers.
 
     Examples
     --------
@@ -99,12 +100,13 @@ class LoadedInputs:
         -------
         rows : ndarray of shape (n,)
             The row number of each id, or -1 if the id is unknown. The id of an image may lack the file extension or
-            have another one: ``cat`` and ``cat.jpg`` both stand for ``cat.png``.
+            have another one. For example, ``cat`` and ``cat.jpg`` are ids of ``cat.png``, if the folder has no image
+            ``cat.jpg``.
 
         Raises
         ------
         ValueError
-            If an id matches two images, as ``cat`` matches ``cat.png`` and ``cat.jpg``.
+            If an id matches two images. For example, ``cat`` matches both ``cat.png`` and ``cat.jpg``.
         """
         rows = positions_of(wanted, self.items).astype(np.int64)
         if self.short_names is None:
@@ -192,12 +194,12 @@ def read_features(
     path : Path
         A file or a folder:
 
-        - ``.npz`` with the arrays ``X`` and ``items`` (the id of each row). It may also have an array ``short_names``,
-          with a second id for each row; labels can then use either id.
+        - ``.npz`` with the arrays ``X`` and ``items`` (the id of each row). The file may also have an array
+          ``short_names`` with a second id for each row. Labels can then use either id.
         - ``.npy`` with the array ``X`` alone, or ``.npz`` written by `scipy.sparse.save_npz`. The item ids are the row
           numbers.
-        - ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` with an item column, and with numeric columns or a column of
-          texts.
+        - ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` with an item column. The other columns are numeric features, or
+          one of them holds texts.
         - A folder of images. The item ids are the paths of the images relative to the folder. In the labels, an id may
           leave out the file extension: ``one`` stands for ``one.png``.
     item : str, default=None
@@ -206,13 +208,15 @@ def read_features(
         Name of the column of texts in a table. By default, the column is detected by its name or content. If a table
         has a column of texts, only this column is read.
     image_size : int, default=None
-        Height and width of images in pixels. By default, images keep their size if all have the same size and it is at
-        most 96 x 96. Otherwise all images are resized to 64 x 64.
+        Height and width of images in pixels. By default, `image_shape` sets the size. If `image_shape` is None too,
+        images keep their size if all of them have one common size of at most 96 x 96. Otherwise all images are resized
+        to 64 x 64.
     image_shape : tuple of int, default=None
         Channels, height and width that a trained model expects. Images are converted to this shape. If `image_size` is
-        given as well, it sets height and width.
+        given as well, `image_size` sets height and width. By default, images have 1 channel if all of them are grey,
+        otherwise 3.
     columns : sequence of str, default=None
-        Names of the feature columns that a trained model expects, in the order of the model. By default, all columns
+        Names of the feature columns of a table, in the order that a trained model expects. By default, all columns
         except the item column are features.
 
     Returns
@@ -320,8 +324,8 @@ def read_texts(
     FileNotFoundError
         If there is no such file.
     TableError
-        If there is no column of texts or several of them, if the texts are numbers, or if an item id is missing or
-        repeated.
+        If the column of texts cannot be detected because there is none or there are several, if the texts are numbers,
+        or if an item id is missing or repeated.
 
     Examples
     --------
@@ -511,7 +515,7 @@ def read_image(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     path : Path
         The image file.
     shape : tuple of int
-        Channels (1 or 3), height and width that the model expects.
+        Channels (1 or 3), height and width of the result.
 
     Returns
     -------

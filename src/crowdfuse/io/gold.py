@@ -42,11 +42,11 @@ def column_beside(path: Path, name: str | None) -> str | None:
 
 
 def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Read gold labels, with the same options as the annotators' labels as far as these apply.
+    """Read gold labels with the options for reading the annotators' labels, as far as they fit the file of gold labels.
 
-    The column names in `reading` were chosen for the file of the annotators' labels. Each of them is used for the gold
-    file only if the gold file has a column of this name. Otherwise the column is found by its usual name, such as item
-    or label.
+    The names `reading.item` and `reading.label` were chosen for the file of the annotators' labels. If the gold labels
+    are in a table, each name is used only if the table has a column of this name. Otherwise the column is found by its
+    usual name, such as item or label. If the gold labels are in an export, `reading.item` is always used.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def read_gold_beside_labels(path: Path, reading: Reading) -> tuple[NDArray[Any],
 
     See Also
     --------
-    read_gold : Always uses the given column names, and raises an error if a column does not exist.
+    read_gold : Requires that the table has the given columns; otherwise it raises an error.
 
     Examples
     --------
@@ -101,20 +101,22 @@ def read_gold(
     Parameters
     ----------
     path : Path
-        A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file with an item and a label column, or an export (``.json``,
-        ``.jsonl``). In an export of Label Studio, the gold labels are the annotations that are marked as ground truth.
-        In an export of any other tool, all labels are gold, and the labels of an item must agree.
+        A ``.csv``, ``.tsv``, ``.xlsx`` or ``.parquet`` file with an item column and a label column, or an export of a
+        labelling tool (``.json``, ``.jsonl``). In an export of Label Studio, the gold labels are the annotations that
+        are marked as ground truth. In an export of any other tool, all labels are gold, and the labels of an item must
+        agree.
     item : str, default=None
-        Name of the item column; for an export, name of the field that identifies items. By default, a column
-        with a common name is used, such as ``item`` or ``task``, or the id column that a labelling tool writes, such as
-        ``_input_hash``. If there is no such column, the column of texts is used.
+        In a table: name of the item column. By default, a column with a common name, such as ``item`` or ``task``. If
+        there is none, the id column that a labelling tool writes, such as ``_input_hash``. If there is no such column
+        either, the column of texts. In an export: name of the field that identifies items. By default, the tool's own
+        id.
     label : str, default=None
         Name of the label column of a table. By default, a column that is called label, answer or similar. Not used for
         an export.
     question : str, default=None
-        The question whose answers are read from an export. Required if there are several questions.
+        In an export: the question whose answers are read. Required if the export has answers to several questions.
     on_bad : {'error', 'drop'}, default='error'
-        What to do with unusable answers of an export: raise an error or drop them.
+        What to do with unusable answers in an export: raise an error, or drop the answers.
 
     Returns
     -------
@@ -130,7 +132,7 @@ def read_gold(
 
     See Also
     --------
-    rows_of_gold : Finds the rows of these items among the inputs.
+    rows_of_gold : Finds the row of each item with a gold label among the inputs.
 
     Examples
     --------

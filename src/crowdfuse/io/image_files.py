@@ -42,10 +42,10 @@ class ImageFiles(Inputs):
     size : int
         Height and width of the resized images in pixels.
     workers : int, default=0
-        Number of worker processes that decode batches in advance, when the method `stream` is used (for example in
-        training). If 0, the calling process decodes them. The pixels do not depend on the number of workers. If
-        training uses several devices, each training process has this many workers. As always with Python's
-        multiprocessing, a script that uses workers must have its main code below ``if __name__ == "__main__":``.
+        Number of worker processes that decode batches in advance. They are used by the method `stream`, for example in
+        training. If 0, the calling process decodes the batches. The pixels do not depend on the number of workers. If
+        training uses several devices, each training process has this many workers. A script that uses workers must have
+        its main code below ``if __name__ == "__main__":``, because each worker process imports the script.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class ImageFiles(Inputs):
         return len(self.paths)
 
     def rows(self, index: NDArray[Any]) -> NDArray[np.float32]:
-        """Decode some of the images, in the calling process.
+        """Decode the images of the given rows, in the calling process.
 
         Parameters
         ----------
@@ -122,8 +122,9 @@ class ImageFiles(Inputs):
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
         """Yield the decoded images of each batch, in order.
 
-        Worker processes decode batches in advance, at most two batches per worker. They end when the generator is
-        exhausted or closed. If there is only one batch, the calling process decodes it.
+        Worker processes decode batches in advance, at most two batches per worker. The worker processes end when the
+        generator is exhausted or closed. If `workers` is 0 or if there is only one batch, the calling process decodes
+        the images.
 
         Parameters
         ----------
@@ -141,7 +142,7 @@ class ImageFiles(Inputs):
                 yield pixels.astype(np.float32)
 
     def take(self, rows: NDArray[Any]) -> ImageFiles:
-        """Return some of the files.
+        """Return the image files of the given rows.
 
         Parameters
         ----------
@@ -155,7 +156,7 @@ class ImageFiles(Inputs):
         return self._like(self._paths_of(rows), self.size)
 
     def resized(self, size: int) -> ImageFiles:
-        """Return the same files, to be decoded at another size.
+        """Return the same image files with another `size`, to which they are resized when they are decoded.
 
         Parameters
         ----------

@@ -19,8 +19,8 @@ PositionDescriber = Callable[[tuple[int, ...]], str]
 class Inputs:
     """The inputs of a model, with one row per item. Rows are read as dense float32 arrays.
 
-    X is stored as given. Only requested rows are converted to dense float32, which saves memory for sparse matrices and
-    for images stored as bytes.
+    The array or matrix X is stored unchanged. Only the rows that are read are converted to dense float32. This saves
+    memory if X is a sparse matrix, or holds images as bytes.
 
     Parameters
     ----------
@@ -36,7 +36,8 @@ class Inputs:
     item_shape : tuple of int
         The shape of one row.
     in_memory : bool
-        Whether X is in memory, so that reading rows is fast. If false, each row is decoded from a file when it is read.
+        Always true: X is in memory, so reading rows is fast. False for `ImageFiles`, which decodes a file to read a
+        row.
 
     See Also
     --------
@@ -77,7 +78,7 @@ class Inputs:
         return np.ascontiguousarray(dense, dtype=np.float32)
 
     def stream(self, batches: Sequence[NDArray[Any]]) -> Generator[NDArray[np.float32], None, None]:
-        """Yield the rows of each batch, in order. If you stop early, call the generator's `close()`.
+        """Yield the rows of each batch, in order. If you do not read all batches, call the generator's `close()`.
 
         Parameters
         ----------

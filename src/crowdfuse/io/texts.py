@@ -82,7 +82,7 @@ class Texts(Inputs):
         raise TypeError("texts are not numbers; turn them into numbers with an encoder of crowdfuse.encoders first")
 
     def take(self, rows: NDArray[Any]) -> Texts:
-        """Return some of the texts.
+        """Return the texts of the given rows.
 
         Parameters
         ----------

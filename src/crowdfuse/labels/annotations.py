@@ -44,7 +44,7 @@ MAX_DENSE_BYTES = 2**31  # larger dense arrays are refused
 
 
 class Annotations:
-    """The labels of several annotators, stored by item. Any annotator may leave out any item.
+    """The labels that several annotators gave to items. Annotators need not label all items.
 
     Create annotations with `read`, `from_table`, `from_matrix` or `from_vector`. Item ids, annotator ids and class
     names may be strings or integers. Below, X stands for the inputs that are passed to `fit`, with one row per item.
@@ -68,13 +68,15 @@ class Annotations:
         annotations from a vector or from a matrix without item ids, and for the result of `align(items)` or of
         selecting rows (`annotations[rows]`).
     ids_may_be_row_numbers : bool, default=False
-        Whether integer item ids may be used as row numbers of X if `fit` is called without `items=`. `from_table` and
-        `read` set it to True. Ignored if `by_row` is true.
+        Whether integer item ids may be used as row numbers of X if `fit` is called without `items=`. If not, `fit`
+        raises an error in this case. `from_table` and `read` set `ids_may_be_row_numbers` to True, except for an export
+        of a labelling tool that was read without `item`. Ignored if `by_row` is true.
     dropped : tuple of three ints, default=(0, 0, 0)
         How many labels were dropped while reading, as three numbers: empty labels, repeated labels and conflicting
         labels. Labels conflict if one annotator gave one item different labels.
     notes : tuple of str, default=()
-        Warnings that were given when the labels were read.
+        Notes about the reading of the labels, for example on dropped rows. `read` and `from_table` also give them as
+        warnings.
 
     Attributes
     ----------
@@ -133,17 +135,19 @@ class Annotations:
 
         The supported tools are Label Studio, Argilla, Prodigy and doccano. The format is detected from the contents,
         unless `format` is given. An empty label means that the annotator did not label the item. A word such as "NA" or
-        "nan" means the same, unless `classes` lists that word.
+        "nan" counts as an empty label, unless `classes` lists that word.
 
         A table with one row per item and one column per annotator is called wide. A table is read as wide if it meets
         three conditions:
 
         - No column has a usual name for annotators or labels, such as "annotator" or "label".
-        - Apart from the item column and any columns of texts or image paths, there are at least two columns.
-        - Any two of these columns have at least one value in common, as the labels of two annotators usually do.
+        - If the item column and any columns of texts or image paths are left out, at least two columns remain.
+        - Any two of the remaining columns have at least one value in common, as the labels of two annotators usually
+          do.
 
         A warning is given if unusable rows are dropped, if words such as "NA" count as missing, or if class names are
-        merged because they differ only by case or spaces. Each warning is also stored in `notes`.
+        merged because they differ only by case or spaces. Each warning is also stored in the attribute `notes` of the
+        result.
 
         Parameters
         ----------
@@ -234,13 +238,13 @@ class Annotations:
         Parameters
         ----------
         matrix : array-like or pandas data frame, shape (n_items, n_annotators)
-            Class names. -1, NaN, None and the empty string mean that the label is missing. For a data frame, the column
-            names are the annotator ids, and the index holds the item ids. An index of 0, 1, 2, ... is ignored.
+            Class names. -1, NaN, None and the empty string mean that the label is missing.
         items : array-like of shape (n_items,), default=None
-            Item ids. If given, items are matched to the rows of X by id. If None, row i of the matrix belongs to row i
-            of X.
+            Item ids, by which items are matched to the rows of X (the inputs that are passed to `fit`). The default for
+            a data frame is its index, but an index of 0, 1, 2, ... is ignored. Without item ids, row i of the matrix
+            belongs to row i of X.
         annotators : array-like of shape (n_annotators,), default=None
-            Annotator ids; by default column numbers.
+            Annotator ids; by default the column names of a data frame, or the column numbers of an array.
         classes : sequence, default=None
             Class names in the order to use; by default the distinct labels, sorted.
 
@@ -280,19 +284,20 @@ class Annotations:
 
     @classmethod
     def from_vector(cls, y: ArrayLike | Sequence[Any], *, classes: Sequence[Any] | None = None) -> Annotations:
-        """Create the annotations of a single annotator from one label per item, like scikit-learn's `y`.
+        """Create the annotations of a single annotator from a vector with one label per item.
 
         Parameters
         ----------
         y : array-like of shape (n_items,)
-            Class names. NaN and None mean that the label is missing; -1 is a class like any other.
+            Class names, as in scikit-learn's `y`. NaN and None mean that the label is missing; -1 is a class like any
+            other.
         classes : sequence, default=None
             Class names in the order to use; by default the distinct labels, sorted.
 
         Returns
         -------
         Annotations
-            With one annotator. Item i belongs to row i of X.
+            With one annotator. Item i belongs to row i of X, the inputs that are passed to `fit`.
 
         Raises
         ------
@@ -410,7 +415,7 @@ class Annotations:
     # ---- selection -------------------------------------------------------------------------
 
     def select(self, items: ArrayLike) -> Annotations:
-        """Return the labels of the items with these ids, in this order.
+        """Return the items with the given ids, and their labels, in the order of the given ids.
 
         Parameters
         ----------
@@ -420,8 +425,8 @@ class Annotations:
         Returns
         -------
         Annotations
-            The attribute `by_row` of the result is False: items are matched to the rows of X by id. Therefore pass
-            `items` (the id of each row of X) to `fit`.
+            The attribute `by_row` is False, so `fit` matches items by id to the rows of its inputs X. For this, `fit`
+            needs the argument `items` (the id of each row of X).
 
         Raises
         ------
@@ -453,19 +458,20 @@ class Annotations:
         Parameters
         ----------
         items : array-like of shape (n_rows,)
-            Id of each row of X. A row that has no labels becomes an item without labels.
+            Id of each row of X. If a row has no labels, the result has an item without labels for this row.
         on_missing : {"error", "drop"}, default="error"
-            What to do with labelled items that are not among the rows: raise an error, or drop their labels.
+            What to do with labelled items that have no row in X: raise an error, or drop their labels.
 
         Returns
         -------
         Annotations
-            One item per row of X, in the order of X. The attribute `by_row` is True, so `fit` needs no `items`.
+            One item per row of X, in the order of X. The attribute `by_row` is True, so `fit` does not need its
+            argument `items`.
 
         Raises
         ------
         ValueError
-            If a labelled item is not among the rows and `on_missing` is "error", or if an id is repeated.
+            If a labelled item has no row in X and `on_missing` is "error". Also if an id in `items` is repeated.
 
         Examples
         --------
@@ -534,14 +540,15 @@ class Annotations:
         return self._rows(rows, by_row=True)
 
     def with_gold(self, gold: Any) -> AnnotationsWithGold:
-        """Return these labels together with gold (the true classes), for scikit-learn's ``scoring="accuracy"``.
+        """Return the annotations together with gold (the true classes), for scikit-learn's ``scoring="accuracy"``.
 
-        `fit` trains on the labels alone. The metric compares the predictions with gold.
+        If the result is passed as `y`, `fit` trains on the annotators' labels alone, and the metric compares the
+        predictions with gold.
 
         Parameters
         ----------
         gold : array-like of shape (n_items,)
-            Name of the true class of each item, in the order of the rows of X. No class may be missing.
+            Name of the true class of each item, in the order of the rows of X. Every item must have a true class.
 
         Returns
         -------
@@ -552,7 +559,8 @@ class Annotations:
         TypeError
             If the items are not in the order of the rows of X (`by_row` is False). Call `align` first.
         ValueError
-            If `gold` does not have one class per item, or if a class is unknown or missing.
+            If `gold` does not have one element per item, if an element is missing (such as None), or if it is not in
+            `classes`.
 
         Examples
         --------
@@ -624,12 +632,12 @@ class Annotations:
         )
 
     def keep_labels(self, keep: NDArray[np.bool_]) -> Annotations:
-        """Return some of the labels; items, annotators and classes stay the same.
+        """Return the annotations with only the chosen labels; items, annotators and classes stay the same.
 
         Parameters
         ----------
         keep : ndarray of bool, shape (n_labels,)
-            Whether to keep each label, in the order of the attribute `label`.
+            For each label, in the order of the attribute `label`: whether to keep it.
 
         Returns
         -------
@@ -653,14 +661,14 @@ class Annotations:
         )
 
     def take_rows(self, rows: IntArray, items: NDArray[Any]) -> Annotations:
-        """Return the items at the given positions, in this order and with new ids.
+        """Return the items at the given positions, and their labels. The items get new ids.
 
         Parameters
         ----------
         rows : ndarray of int, shape (n_rows,)
-            Positions in the current `items`; -1 stands for an item without labels.
+            Position of each item of the result in the attribute `items`; -1 stands for an item without labels.
         items : ndarray of shape (n_rows,)
-            Item ids of the result.
+            New id of each item of the result.
 
         Returns
         -------
@@ -744,9 +752,10 @@ class Annotations:
         Returns
         -------
         ndarray of shape (n_items, n_annotators)
-            Row i holds the labels of `items[i]`. The items are in the order of the rows of X only if the attribute
-            `by_row` is True. If all classes are integers other than -1, the matrix holds integers, and -1 means that
-            the label is missing. Otherwise the matrix holds objects, and None means that the label is missing.
+            Row i holds the labels of `items[i]`. If the attribute `by_row` is True, this is row i of X (the inputs that
+            are passed to `fit`). Otherwise the order can differ from X. If all classes are integers other than -1, the
+            matrix holds integers, and -1 means that the label is missing. Otherwise the matrix holds objects, and None
+            means that the label is missing.
 
         Raises
         ------
