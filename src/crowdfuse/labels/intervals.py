@@ -30,7 +30,7 @@ def wilson_interval(right: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.floa
     Returns
     -------
     low, high : ndarray of float64
-        Ends of the interval, in the broadcast shape of the two arguments. Where `total` is 0, they are 0 and 1.
+        Ends of the interval, in the broadcast shape of the two arguments. Where `total` is 0, low is 0 and high is 1.
 
     References
     ----------
@@ -50,7 +50,7 @@ def wilson_interval(right: ArrayLike, total: ArrayLike) -> tuple[NDArray[np.floa
 
 
 def proportion_with_interval(right: float, total: float) -> dict[str, Any]:
-    """Return a proportion and its Wilson interval as a dictionary, in the form in which reports store it.
+    """Return a proportion and its 95 % Wilson interval as a dictionary, as reports store them.
 
     Parameters
     ----------
@@ -101,15 +101,16 @@ def t_interval_half_width(values: Sequence[float] | NDArray[Any]) -> float:
 
 
 def seeds_and_items_half_width(differences: NDArray[np.float64]) -> float:
-    """Return half the width of the 95 % interval of the mean of `differences`.
+    """Return half the width of the 95 % interval of a mean over seeds and test items.
 
     Seeds and test items are treated as random samples: the interval is for the mean over all possible seeds and items.
-    Let S be the number of seeds and I the number of items. The formula uses three standard deviations:
+    Let S be the number of seeds and I the number of items. A seed mean is the mean of one seed over all items. An item
+    mean is the mean of one item over all seeds. The formula uses three standard deviations:
 
-    - ``s_seeds``: of the S seed means (one mean per seed);
-    - ``s_items``: of the I item means (one mean per item);
-    - ``s_rest``: of the residuals, with (S - 1) (I - 1) degrees of freedom. The residual of a value is the value minus
-      its seed mean, minus its item mean, plus the mean of all values.
+    - ``s_seeds``: the standard deviation of the S seed means;
+    - ``s_items``: the standard deviation of the I item means;
+    - ``s_rest``: the standard deviation of the residuals, with (S - 1) (I - 1) degrees of freedom. The residual of a
+      value is the value minus its seed mean, minus its item mean, plus the mean of all values.
 
     The half width is computed as follows, where t(d) is the 97.5 % quantile of Student's t-distribution with d degrees
     of freedom::
@@ -118,8 +119,8 @@ def seeds_and_items_half_width(differences: NDArray[np.float64]) -> float:
         over_items = t(I - 1) sqrt(max(0, s_items^2 / I - s_rest^2 / (S I)))
         half_width = sqrt(over_seeds^2 + over_items^2)
 
-    If all item means are equal, the result is the half width of Student's t-interval over the seed means. Otherwise it
-    is Howe's approximation, whose coverage is slightly above 95 %.
+    If all item means are equal, the result is the half width of Student's t-interval over the seed means. In general,
+    the result is Howe's approximation, whose coverage is slightly above 95 %.
 
     Parameters
     ----------

@@ -124,8 +124,8 @@ class Reading:
         default=False,
         metadata={
             "doc": "Whether to merge class names that differ only by case or spaces. The merged class has the spelling "
-            "in `classes`, or else the most frequent spelling. By default such names are an error, unless `classes` "
-            "lists them.",
+            "in `classes`, or the most frequent spelling if `classes` is not given. By default such names are an "
+            "error. To keep them as separate classes, list them in `classes`.",
             "help": "Treat class names that differ only by case or spaces as one class. Default: stop at such names.",
         },
     )

@@ -30,9 +30,9 @@ class Summary:
     dropped_missing : int
         Number of empty labels that were dropped while reading.
     dropped_duplicates : int
-        Number of repeated labels that were dropped.
+        Number of labels that were dropped because the same annotator had already given the item the same label.
     dropped_conflicts : int
-        Number of labels that were dropped because the same annotator gave the item a different label.
+        Number of labels that were dropped because their annotator gave the same item several different labels.
     notes : tuple of str, default=()
         Warnings that were given when the labels were read.
 

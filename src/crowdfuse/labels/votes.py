@@ -49,8 +49,8 @@ def vote_shares(
 ) -> NDArray[np.float64]:
     """Return the vote shares: for each item, the share of its labels that name each class.
 
-    If `weight` is given, the total weight of these labels is returned, as a share of the total weight of the item's
-    labels.
+    If `weight` is given, labels count by their weight: the share of a class is the total weight of the labels that name
+    the class, divided by the total weight of the item's labels.
 
     Parameters
     ----------

@@ -46,7 +46,8 @@ class ModelSpec:
     dropout : float
         Dropout probability in the class head.
     seed : int
-        Seed of the method's own random draws. Initial weights come from torch's generator, which the estimator seeds.
+        Seed of the method's own random draws. The initial weights do not use this seed: they come from torch's
+        generator, which the estimator seeds.
     """
 
     trunk: Trunk
@@ -62,8 +63,8 @@ class ModelSpec:
 class Loss(NamedTuple):
     """The loss of a batch, as a weighted sum and the sum of the weights.
 
-    Sum and weight are kept apart, so that the mean over batches of different sizes, or over several processes, is
-    exact.
+    The mean loss is `total / weight`. Both numbers are kept, because the exact mean over several batches is the sum of
+    their totals divided by the sum of their weights. The same holds for several processes.
 
     Parameters
     ----------
@@ -97,8 +98,9 @@ class Phase(NamedTuple):
         Validation chooses the best epoch among several epochs, called candidates. This setting says which epochs of
         this phase are candidates. "epoch": all epochs, and the candidates of earlier phases are dropped. "end": only
         the last epoch. "any": all epochs. "never": no epoch. With "end", "any" and "never", the candidates of earlier
-        phases remain. If a phase with "never" names its `trainable` parts, the trained network combines two sets of
-        weights: these parts as they are at the end of the phase, and all others from the chosen epoch.
+        phases remain. If a phase has "never" and sets `trainable`, the trained network combines two sets of weights:
+        the parts in `trainable` have their weights from the end of this phase, and all other parts have their weights
+        from the chosen epoch.
     """
 
     name: str
@@ -108,7 +110,7 @@ class Phase(NamedTuple):
 
 
 class Predict(Protocol):
-    """A function that applies the current network, in evaluation mode, to the training data."""
+    """A function that returns the outputs of the current network, in evaluation mode, for rows of the training data."""
 
     def __call__(
         self, feature_function: Callable[[Tensor], Tensor] | None = None, rows: NDArray[np.int64] | None = None
@@ -136,7 +138,7 @@ HeldOutScorer = Callable[[LabelFunction], ValidationScore]
 
 
 class Method(nn.Module, ABC):
-    """Base class of all methods.
+    """Base class of all methods: a network, the loss that it is trained with, and optional hooks.
 
     A subclass must define `crowd_loss`. It may override hooks for training (`prepare`, `phases`, `begin_phase`, ...)
     and hooks that describe annotators (`weight_logits`, `confusions`, `accuracies`, `fused`,
@@ -166,9 +168,9 @@ class Method(nn.Module, ABC):
     takes_new_annotators : bool
         Whether annotators can be added to a fitted model.
     default_passes, min_passes, min_steps, max_steps : int
-        Length of training if the number of epochs is not given. The default is `default_passes` passes over the data.
-        If this is fewer than `min_steps` steps, training is extended to `min_steps` steps. If it is more than
-        `max_steps` steps, training is shortened to `max_steps` steps, but not below `min_passes` passes.
+        Length of training if the number of epochs is not given: `default_passes` passes over the data. If these passes
+        have fewer than `min_steps` steps, training is extended to `min_steps` steps. If they have more than `max_steps`
+        steps, training is shortened to `max_steps` steps, but not below `min_passes` passes.
 
     See Also
     --------
@@ -197,7 +199,7 @@ class Method(nn.Module, ABC):
     # ---- the network ---------------------------------------------------------------------------
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the trunk's features of inputs.
+        """Return the features that the trunk (the backbone) computes from inputs.
 
         Parameters
         ----------
@@ -228,7 +230,8 @@ class Method(nn.Module, ABC):
     def backbones(self) -> list[nn.Module]:
         """Return the modules that `torch.compile` compiles for training.
 
-        The implementation in the base class returns the trunk. Methods whose backbones are not in `trunk` override it.
+        The implementation in the base class returns `trunk`. A subclass whose backbones are not in `trunk` must return
+        these backbones instead.
 
         Returns
         -------
@@ -254,7 +257,9 @@ class Method(nn.Module, ABC):
     # ---- the loss ------------------------------------------------------------------------------
 
     def loss(self, batch: Batch) -> Loss:
-        """Return the loss of a batch: `gold_losses` for the items whose gold is known, `crowd_loss` for all others.
+        """Return the loss of a batch, from `gold_losses` for items with gold and from `crowd_loss` for all other items.
+
+        Gold means the trusted true class of an item.
 
         Parameters
         ----------
@@ -279,7 +284,7 @@ class Method(nn.Module, ABC):
 
     @abstractmethod
     def crowd_loss(self, h: Tensor, batch: Batch) -> Loss:
-        """Return the loss of items without gold.
+        """Return the loss of items without gold, which is computed from their labels.
 
         Parameters
         ----------
@@ -298,7 +303,7 @@ class Method(nn.Module, ABC):
         """Return the loss of each item with gold.
 
         The implementation in the base class returns the cross-entropy of the predicted class probabilities on the gold
-        class. Methods that model the annotators override it, and add a loss of the labels of these items.
+        class. Methods that model the annotators add a loss for the labels of the item.
 
         Parameters
         ----------
@@ -350,7 +355,7 @@ class Method(nn.Module, ABC):
         return mask
 
     def fit_standardization(self, inputs: Inputs, rows: NDArray[np.int64]) -> None:
-        """Set mean and scale of the input standardization, if there is one.
+        """Compute mean and scale of the inputs for `standardize`. If inputs are not standardized, nothing happens.
 
         Parameters
         ----------
@@ -390,7 +395,7 @@ class Method(nn.Module, ABC):
         return [Phase("", epochs)]
 
     def default_phases(self, n_steps_per_pass: int, n_steps_per_epoch: int) -> list[Phase]:
-        """Return the phases of training if the number of epochs is not given.
+        """Return the default phases of training, which are used if the user does not set the number of epochs.
 
         Parameters
         ----------
@@ -402,13 +407,13 @@ class Method(nn.Module, ABC):
         Returns
         -------
         phases : list of Phase
-            In the implementation of the base class, the phases have `default_steps` steps in total, rounded up to whole
-            epochs.
+            In the implementation of the base class, the total length of the phases is the number of steps that
+            `default_steps` returns, rounded up to whole epochs.
         """
         return self.phases(-(-self.default_steps(n_steps_per_pass) // n_steps_per_epoch))
 
     def default_steps(self, n_steps_per_pass: int) -> int:
-        """Return the number of training steps if the number of epochs is not given.
+        """Return the default number of training steps, which is used if the user does not set the number of epochs.
 
         Parameters
         ----------
@@ -418,9 +423,8 @@ class Method(nn.Module, ABC):
         Returns
         -------
         n_steps : int
-            Number of steps of `default_passes` passes over the data, but at least `min_steps`. If it is more than
-            `max_steps`, it is reduced to `max_steps`, or to the number of steps of `min_passes` passes if that number
-            is larger.
+            Number of steps of `default_passes` passes over the data, with two limits. The upper limit is `max_steps` or
+            the number of steps of `min_passes` passes, whichever is larger. The lower limit is `min_steps`.
         """
         most = max(self.max_steps, self.min_passes * n_steps_per_pass)
         return max(min(self.default_passes * n_steps_per_pass, most), self.min_steps)
@@ -428,9 +432,10 @@ class Method(nn.Module, ABC):
     def begin_phase(self, data: TrainingData, predict: Predict, score_held_out: HeldOutScorer | None) -> None:
         """Update the method at the start of each phase, except the first phase.
 
-        The implementation in the base class does nothing. In an override, results must be written into buffers or
-        parameters, in place, so that checkpoints contain them and all processes have the same values. If a result has
-        one value per row of the training data, its buffer must be non-persistent and listed in `resume_buffers`.
+        The implementation in the base class does nothing. An override must write its results into buffers or
+        parameters, in place. Only then do checkpoints contain the results, and all processes have the same values. If a
+        result has one value per row of the training data, its buffer must be non-persistent and listed in
+        `resume_buffers`.
 
         Parameters
         ----------
@@ -474,10 +479,13 @@ class Method(nn.Module, ABC):
         return ()
 
     def add_annotators(self, count: int) -> None:
-        """Append annotators. Each gets the mean parameters, or the mean outputs, of the existing annotators.
+        """Append annotators, each with the mean parameters of the existing annotators.
 
-        This method extends all submodules of class `PerAnnotator`. If a subclass has other parameters or buffers with
-        one row per annotator, it must override this method, call `super()` and append rows to them.
+        If mean parameters would be useless, as in `SeparateHeads`, a new annotator gets the mean outputs instead.
+
+        The implementation in the base class extends all submodules of class `PerAnnotator`. A subclass may have other
+        parameters or buffers with one row per annotator. The subclass must then override `add_annotators`, call
+        `super().add_annotators(count)`, and append rows to these parameters and buffers.
 
         Parameters
         ----------
@@ -497,8 +505,8 @@ class Method(nn.Module, ABC):
         """Return `log p(label | class)` for each label and each possible true class, or None.
 
         Held-out labels (labels that are kept out of training) are scored with these probabilities. A method that cannot
-        estimate them reliably returns None, as does the base class. Its held-out labels are then scored with a general
-        annotator model; see `crowdfuse.labels.held_out`.
+        estimate the probabilities reliably returns None, and so does the base class. Held-out labels are then scored
+        with a general annotator model; see `crowdfuse.labels.held_out`.
 
         Parameters
         ----------

@@ -165,7 +165,10 @@ class TrainingData:
         return next(self.stream([rows]))
 
     def stream(self, batches: Sequence[NDArray[np.int64]]) -> Generator[Batch, None, None]:
-        """Yield the batches in order. A caller that stops early must close the generator.
+        """Yield the batches in order.
+
+        If the inputs are image files, worker processes decode images in advance until the generator ends. A caller that
+        stops before the last batch must therefore call the generator's `close()`.
 
         Parameters
         ----------
@@ -198,7 +201,7 @@ class TrainingData:
         return zip(*(torch.from_numpy(column).split(sizes) for column, sizes in columns), strict=True)
 
     def fingerprint(self) -> dict[str, str]:
-        """Return hashes that identify this data when training is resumed.
+        """Return hashes of the data. Resumed training compares them, to check that the data has not changed.
 
         Returns
         -------

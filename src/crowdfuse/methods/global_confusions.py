@@ -50,7 +50,7 @@ class GlobalConfusions(Method):
 
     @abstractmethod
     def log_prior(self, features: Tensor) -> Tensor:
-        """Return the logarithms of the class probabilities of each item, computed without the labels of the item.
+        """Return the log-probability of each class for each item, before the labels of the item are known.
 
         Parameters
         ----------
@@ -205,15 +205,16 @@ class CountedConfusions(GlobalConfusions):
     def estimate_confusions(self, data: TrainingData, classes: sparse.csr_array) -> None:
         """Set `prior` and `matrices` from weighted counts, as in the M-step of EM.
 
-        A row and its labels are counted for every class, each time with the row's weight times the probability of the
-        class. The matrices of annotators without labels in this data are not changed.
+        The true class of a row is uncertain, so the row is counted once for each class. The count is the row's weight
+        times the probability of the class. The labels of the row are counted in the same way. Annotators without labels
+        in this data keep their matrices.
 
         Parameters
         ----------
         data : TrainingData
-            The training data. For rows with gold, the gold class is used instead of `classes`.
+            The training data.
         classes : csr_array of shape (N, K)
-            Class probabilities of each row.
+            Class probabilities of each row. Ignored for rows with gold, whose gold class has probability 1.
         """
         ann, known = data.annotations, data.gold >= 0
         gold = (np.ones(known.sum()), (np.flatnonzero(known), data.gold[known]))

@@ -18,8 +18,8 @@ MAX_DENSE_CELLS_PER_PAIR = 16
 class AnnotatorHead(PerAnnotator):
     """An MLP on the item's features, with shared hidden layers and one output layer per annotator.
 
-    An MLP with R x `n_out` outputs would give the same results. Here only the outputs of the requested pairs (item,
-    annotator) are computed, so cost and memory grow with the number of pairs.
+    An MLP with R x `n_out` outputs would give the same results, but its cost and memory grow with R. Here cost and
+    memory grow with the number of requested pairs (item, annotator).
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ class SeparateHeads(PerAnnotator):
 class AnnotatorEmbedding(PerAnnotator):
     """One learned vector (embedding) per annotator.
 
-    All embeddings start at 0. A few labels move an embedding only a little, so the embeddings of annotators with few
-    labels stay close to 0.
+    All embeddings start at 0. In training, each label moves its annotator's embedding only a little. The embeddings of
+    annotators with few labels therefore stay close to 0.
 
     Parameters
     ----------

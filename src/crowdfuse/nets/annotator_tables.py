@@ -124,12 +124,14 @@ def extend_tables(module: nn.Module, names: tuple[str, ...], count: int) -> None
 class PerAnnotator(nn.Module):
     """Base class of modules with parameters or buffers per annotator.
 
-    A module that inherits from this class must define `add_annotators`. `Method.add_annotators` calls
-    `add_annotators` of every such module.
+    A module that inherits from this class must define `add_annotators`. `Method.add_annotators` calls `add_annotators`
+    of each `PerAnnotator` in the method.
     """
 
     def add_annotators(self, count: int) -> None:
-        """Append annotators. Each gets the mean parameters, or the mean outputs, of the existing annotators.
+        """Append annotators, each with the mean parameters of the existing annotators.
+
+        If mean parameters would be useless, as in `SeparateHeads`, a new annotator gets the mean outputs instead.
 
         Parameters
         ----------

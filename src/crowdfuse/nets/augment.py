@@ -24,8 +24,8 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
     Parameters
     ----------
     name : {"crop-flip", "resized-crop-flip"} or None
-        "crop-flip": `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip` with `size=W`, so the results are
-        square. None: no augmentation.
+        "crop-flip": `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip`, with the width of the inputs as
+        `size`. The results are square. None: no augmentation.
     shape : tuple of int
         Shape of one input: (C, H, W). "crop-flip" also allows (H, W).
 
@@ -118,8 +118,9 @@ class CropAndFlip(nn.Module):
 class RandomResizedCropAndFlip(nn.Module):
     """Crop a random part of each image, resize it and mirror it with probability 1/2, as is usual for ImageNet.
 
-    Images have the shape (N, C, H, W). Crops are resized by bilinear interpolation without antialiasing, so images much
-    larger than `size` should be reduced beforehand. In evaluation mode the whole image is resized, with antialiasing.
+    Images have the shape (N, C, H, W). Crops are resized by bilinear interpolation without antialiasing. If crops are
+    much larger than `size`, this interpolation skips pixels, so reduce large images beforehand. In evaluation mode the
+    whole image is resized, with antialiasing.
 
     Parameters
     ----------

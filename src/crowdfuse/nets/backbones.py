@@ -61,8 +61,8 @@ def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ..
     shape : tuple of int
         Shape of one input, such as (D,), (H, W) or (C, H, W). "lenet" and "resnet18" need (H, W) or (C, H, W).
     hidden : tuple of int
-        If the backbone is "mlp", widths of its hidden layers. If it is "identity", widths of the hidden layers of the
-        heads. Not used by other backbones.
+        If the backbone is "mlp": widths of the hidden layers of the backbone. If the backbone is "identity": widths of
+        the hidden layers of the heads, the networks that read the backbone's features. Not used by other backbones.
     dropout : float
         Dropout probability after each hidden layer of "mlp". Not used by other backbones.
 
@@ -75,7 +75,8 @@ def make_trunk(backbone: Backbone, shape: tuple[int, ...], hidden: tuple[int, ..
     TypeError
         If the function does not return an `nn.Module`.
     ValueError
-        If the name is unknown, or the backbone cannot read inputs of this shape or does not return (N, D) features.
+        If the name is unknown, if the backbone cannot read inputs of this shape, or if its features are not of shape
+        (N, D).
 
     Examples
     --------

@@ -35,7 +35,8 @@ def load_backbone(
         Either an import path "module:callable" of an `nn.Module` or of a function that returns one, or the path of a
         `.pt2` file.
     arguments : mapping of str to value, optional
-        Keyword arguments for the function.
+        Keyword arguments for the function that `name` imports. Not allowed if `name` imports an `nn.Module` or is the
+        path of a `.pt2` file.
     trust_model : bool, default=False
         Whether to allow loading a `.pt2` file. Loading such a file can run code hidden in it.
     role : str, default="backbone"
@@ -51,7 +52,7 @@ def load_backbone(
         If the `.pt2` file does not exist.
     ValueError
         If `name` is neither an import path nor a `.pt2` file, if importing or calling fails, if the result is not an
-        `nn.Module`, or if a `.pt2` file is to be loaded without `trust_model`.
+        `nn.Module`, or if `trust_model` does not fit: a `.pt2` file needs True, and an import path needs False.
 
     Examples
     --------

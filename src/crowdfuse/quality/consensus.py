@@ -39,8 +39,9 @@ NO_CROSS_FITTING = (
 class Consensus(Aggregate):
     """The consensus of labels, classifier and gold: class probabilities per item and accuracy per annotator.
 
-    Returned by `crowdfuse.consensus` and by `consensus()` of a classifier. A run folder of `crowdfuse fit` stores it,
-    and the report, the review page and the CSV files show its numbers.
+    Gold means trusted true classes. `crowdfuse.consensus` and the method `consensus()` of a classifier
+    return this object. `crowdfuse fit` stores it in the run folder, and the report, the review page and the CSV files
+    of the run show its numbers.
 
     Attributes
     ----------
@@ -75,12 +76,12 @@ class Consensus(Aggregate):
 
         - `sharpness` and `class_bias` (n_classes,) calibrate the classifier's probabilities. If `sharpness` is 0, the
           classifier is ignored.
-        - `gate_weight` is the fitted weight of the argument `right_probability` of `crowdfuse.consensus`.
-        - `same_mistake_share` is the fitted share of the items on which all annotators who are wrong give the same
-          wrong label.
+        - `gate_weight` is the fitted weight of `right_probability`, an argument of `crowdfuse.consensus`.
+        - `same_mistake_share` is the estimated share of items with a common mistake. On such an item, all annotators
+          who are wrong give the same wrong label.
         - `error_dependence` measures how strongly the annotators' mistakes depend on the input.
-        - `temperature` lowers the confidence because of this dependence: class probabilities are raised to this power
-          and normalized. 1 means no change.
+        - `temperature` is the power to which class probabilities are raised before they are normalized. 1 means no
+          change. If `error_dependence` is high, `temperature` is below 1, which lowers the confidence.
     log_likelihood : tuple of float
         A tuple with one number: the log-likelihood of the labels under the fitted model.
     converged : bool
@@ -98,12 +99,12 @@ class Consensus(Aggregate):
     gold_codes : ndarray of shape (n_items,) or None
         Gold class of each item, as a position in `classes`; -1 for items without gold. None if no gold was given.
     n_folds : int or None
-        Number of folds that the out-of-fold probabilities were computed with. 0 if the classifier was trained on these
-        labels. None if the number is unknown.
+        Number of folds with which `out_of_fold_probabilities` were computed. 0 if the classifier was trained on the
+        same items that it predicted. None if the number is unknown.
     label_weights : ndarray of shape (n_labels,) or None
         Weight that the classifier gives to each label (see `CrowdClassifier.annotator_weights`), in the order of
-        `annotations`. The weights of an item sum to 1. The consensus does not use them. None if they are unknown, for
-        example if `crowdfuse.consensus` computed this result.
+        `annotations`. The weights of an item sum to 1. The consensus does not use these weights. None if the weights
+        are unknown, for example if `crowdfuse.consensus` computed the consensus.
     limitations : tuple of str
         Sentences about quantities that cannot be estimated or are unreliable, with the reason. Empty if there are none.
     findings : tuple of Finding
@@ -239,10 +240,10 @@ class Consensus(Aggregate):
         -------
         pyarrow.Table
             Table with the columns annotator, n_labels, accuracy, accuracy_low and accuracy_high. `accuracy_low` and
-            `accuracy_high` are the ends of the 95 % interval. The last three columns are null if the accuracy cannot be
-            estimated. If the classifier gives some labels of an item more weight than others, there is a sixth column,
-            mean_weight: the mean weight of the annotator's labels on items with at least two labels. 1 is the weight of
-            a label if all labels of its item weigh the same, and 2 is twice as much.
+            `accuracy_high` are the ends of the 95 % interval. These two columns and accuracy are null if the accuracy
+            cannot be estimated. If the classifier gives some labels of an item more weight than others, there is a
+            sixth column, mean_weight: the mean weight of the annotator's labels on items with at least two labels. A
+            weight of 1 means an even share of the item's total weight, and 2 means twice an even share.
 
         Examples
         --------
@@ -317,7 +318,10 @@ def consensus(
     right_probability: ArrayLike | None = None,
     seed: int = 0,
 ) -> Consensus:
-    """Estimate the class of each item and the accuracy of each annotator from labels, a classifier and gold.
+    """Estimate the class of each item and the accuracy of each annotator.
+
+    The estimates are computed from the labels, the predictions of a classifier and gold (trusted true classes).
+    Predictions and gold are optional.
 
     Parameters
     ----------
@@ -326,26 +330,29 @@ def consensus(
     pred_probs : array-like of shape (n_items, n_classes) or None, default=None
         Class probabilities predicted by any classifier. They should be out of fold (each item is predicted by a
         classifier that was not trained on it), for example from `cross_val_predict(..., method="predict_proba")`.
-        Otherwise the classifier agrees too much with the labels that it was trained on. None: only the labels are used.
+        Otherwise the classifier agrees too much with the labels that it was trained on. None: there is no classifier.
     items : array-like of shape (n_items,) or None, default=None
-        Item id of each row of `pred_probs`. None: the rows are in the order of the items of `ann`.
+        Item id of each row of `pred_probs`, `predicted` and `gold`. None: the rows are in the order of the items of
+        `ann`.
     classes : array-like of shape (n_classes,) or None, default=None
         Class name of each column of `pred_probs`, for example `clf.classes_`. If a class that occurs in the labels
         has no column, its predicted probability is taken as 0. None: `ann.classes`.
     gold : array-like of shape (n_items,) or None, default=None
-        Name of the true class of each row; None or NaN if unknown. A known class gets probability 1. Gold also helps to
-        estimate the accuracy of the annotators and to calibrate the classifier.
+        Name of the true class of each item, one per row; None or NaN if unknown. A known class gets probability 1. Gold
+        also helps to estimate the accuracy of the annotators and to calibrate the classifier. None: no gold.
     n_folds : int or None, default=None
-        Number of cross-validation folds that `pred_probs` were computed with. 0: the classifier was trained on these
-        same labels. In this case, calibration never raises the classifier's confidence, and `limitations` contains a
-        warning. None: `pred_probs` are out of fold, but the number of folds is unknown.
+        Number of cross-validation folds with which `pred_probs` were computed. 0: `pred_probs` are not out of fold,
+        because the classifier was trained on the labels in `ann`. Calibration then never raises the classifier's
+        confidence, and `limitations` contains a warning. None: `pred_probs` are out of fold, but the number of folds is
+        unknown.
     predicted : array-like of shape (n_items, n_classes) or None, default=None
         Class probabilities predicted by the final classifier, which was trained on all items. They are stored as
         `predicted_probabilities` and do not affect the consensus. None: `pred_probs` are stored.
     right_probability : array-like of shape (n_labels,) or None, default=None
         For each label, in the order of `ann`, the probability that the annotator is right on this item. Estimate it
         with a method that was not trained on the item. The better these probabilities explain the labels, the more
-        weight they get. Cannot be combined with `items`, because `items` changes the order of the labels.
+        weight they get. None: an annotator is assumed to be equally accurate on all items of a class. Cannot be
+        combined with `items`, because `items` changes the order of the labels.
     seed : int, default=0
         Seed of the random draws from which the intervals are computed, and of the random choice between tied classes.
 

@@ -74,22 +74,24 @@ def diagnose(
 
     Notes
     -----
-    The null hypothesis of each test says that there is no fault. It is, for each kind of finding:
+    Each test reports a fault if the labels contradict its null hypothesis, which says that there is no fault. The null
+    hypotheses are, by kind of finding:
 
     shared_mistakes
         The labels of two annotators depend on each other on at most 2 % of the items, called coupled items. On coupled
         items, the two annotators agree as often as their confusion matrices allow. On all other items, their labels are
-        independent given the true class. `crowdfuse.quality.annotator_pairs` describes the model. Other pairs may have
-        coupled items, too, for example because some items are hard for everybody. The limit is then the median share of
-        coupled items of these pairs, plus 2 percentage points. The test needs 40 items that both annotators labelled.
-        On average, each of these items must have at least two other labels, where a prediction counts as a label. One
-        other label is enough if fewer than half of all items were labelled by both annotators.
+        independent given the true class. `crowdfuse.quality.annotator_pairs` describes the model. Other pairs of
+        annotators may have coupled items, too, for example because some items are hard for everybody. The limit is then
+        higher: 2 percentage points plus the median share of coupled items among these other pairs. The test needs 40
+        items that both annotators labelled. Other annotators must also have labelled these items, with at least two
+        labels per item on average. If fewer than half of all items were labelled by both annotators, one label per
+        item is enough. A prediction counts as a label.
     copied_labels
         Two annotators disagree at least half as often as independent annotators would.
     uninformative_annotator
-        The annotator recognizes the class of at least 20 % of the items; lucky guesses do not count. The test needs 30
-        labels. An annotator whose labels clearly depend on the class is not reported, even if most of them are wrong,
-        for example because the annotator swaps two classes.
+        The annotator recognizes the class of at least 20 % of the items, and may guess on all other items. The test
+        needs 30 labels. An annotator whose labels clearly depend on the class is not reported, even if most of them are
+        wrong, for example because the annotator swaps two classes.
     class_never_predicted
         If n items have the class as their consensus, the classifier predicts this class for at least n / 4 items.
     gold_contradicts_consensus
@@ -97,16 +99,17 @@ def diagnose(
         the confidence, plus 5 percentage points. The test needs 20 items with gold.
     labels_ignore_inputs
         The predictions agree with the labels more often than by chance. The improvement over chance is at least 10 % of
-        the possible improvement. The test needs 50 items and out-of-fold predictions. It is left out if gold
-        contradicts the consensus, because a classifier that was trained on such gold contradicts the labels, too.
+        the possible improvement. The test needs 50 items and out-of-fold predictions. If gold contradicts the
+        consensus, this test is left out: the classifier may have been trained on the gold and then contradicts the
+        labels, too.
 
     The test for shared mistakes is a likelihood-ratio test on the items that both annotators labelled. The test for
     copied labels counts disagreements. The test for an uninformative annotator compares the annotator's labels with all
     other labels. All three tests use confusion matrices of the annotators and of the classifier. The matrices are
     estimated by EM, starting from `class_probabilities`. Two annotators who make the same mistakes may outvote accurate
-    annotators, who then seem inaccurate. Therefore the pair with the strongest evidence is tested first. If the test
-    finds a fault, one of the two annotators is left out of the tests of other annotators. `benchmarks/diagnostics.py`
-    measures false alarms and power.
+    annotators. The accurate annotators then seem to make mistakes together, and would be reported. Therefore the pair
+    with the strongest evidence is tested first. If this test finds a fault, one of the two annotators is left out of
+    the tests of other annotators. `benchmarks/diagnostics.py` measures false alarms and power.
 
     Examples
     --------

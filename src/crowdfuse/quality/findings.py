@@ -16,7 +16,7 @@ class Finding:
         Name of the test: "shared_mistakes", "copied_labels", "uninformative_annotator", "class_never_predicted",
         "gold_contradicts_consensus", "gold_contradicts_accuracy" or "labels_ignore_inputs".
     message : str
-        A sentence that describes the fault, the number of items or labels, and what to do about it.
+        Text that says what the fault is, how many items or labels were tested, and what to do about the fault.
     p_value : float
         Probability of such a finding if there is no fault, corrected for the number of tests of this kind. It is always
         below 0.01, because less significant results are not reported.

@@ -52,8 +52,9 @@ def label_likelihood(classifier: CrowdClassifier, X: Any, annotations: Any) -> V
     score : ValidationScore
         The log-likelihood of each label (`values`, of shape (n_labels,)) and its mean (`mean`, higher is better).
         `failed_checks` has a description of each sanity check that the classifier failed, for example because it agrees
-        with the labels no more often than by chance. `one.beats(other)` is True if the mean of `one` is higher by more
-        than one standard error. A classifier that failed a check never beats a classifier that passed all checks.
+        with the labels no more often than by chance. `one.beats(other)` compares two scores on the same labels. A score
+        without failed checks beats a score with failed checks. In all other cases, `one` beats `other` if its mean is
+        higher by more than one standard error of the difference.
 
     Raises
     ------
