@@ -70,7 +70,7 @@ def rank() -> int:
 
 
 def is_rank_zero() -> bool:
-    """Return whether this process has rank 0. Only the process with rank 0 writes files and prints messages.
+    """Return whether this process has rank 0. Rank 0 writes files and prints messages for all processes.
 
     Returns
     -------
