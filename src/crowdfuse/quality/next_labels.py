@@ -31,7 +31,7 @@ def next_labels(
     *,
     pairs: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Any:
-    """Choose the labels to collect next, the most informative first.
+    """Choose the labels to collect next (which annotator, which item), the most informative first.
 
     Parameters
     ----------
@@ -40,18 +40,20 @@ def next_labels(
     model : Aggregate
         Class probabilities of the items and confusion matrices of the annotators. Pass the result of `consensus(ann,
         pred_probs)`, of `clf.consensus(X, ann)`, or of a function of `crowdfuse.aggregation` such as
-        `dawid_skene(ann)`. If an item has no probabilities in the model (because it has no labels), it gets the mean
-        class probabilities of all other items.
+        `dawid_skene(ann)`. If the model has no class probabilities for an item without labels, the item is given the
+        mean class probabilities of the other items.
     budget : float
-        Number of labels to collect. If `cost` is given, the maximum sum of their costs instead.
+        Number of labels to collect. If `cost` is given: the maximum total cost of the labels to collect.
     annotators : array-like or None, default=None
         Names of the annotators who can be asked. Annotators who are not in the model are treated like the average
         annotator. None: all annotators of `ann`.
     cost : mapping of str to float or None, default=None
-        Maps each annotator who can be asked to the cost of one label. None: 1 for all annotators.
+        Cost of one label by each annotator. The keys are the names of the annotators who can be asked. None: each label
+        costs 1.
     pairs : tuple of two array-likes or None, default=None
-        A list of item ids and a list of annotator names, of the same length. Only these pairs of an item and an
-        annotator may be chosen. None: all pairs.
+        A list of item ids and a list of annotator names, of the same length: the annotator at position i of the second
+        list may be asked about the item at position i of the first list. None: every annotator may be asked about every
+        item.
 
     Returns
     -------
@@ -64,8 +66,9 @@ def next_labels(
     TypeError
         If `ann`, `model` or `cost` has the wrong type.
     ValueError
-        If the budget or a cost is not above 0, if a name is unknown or repeated, or if items or classes of `ann` are
-        missing from the model.
+        If the budget or a cost is not above 0, if `annotators` is empty or repeats a name, if `cost` lacks an annotator
+        who can be asked, if `pairs` contains an unknown item or an annotator who cannot be asked, or if items or
+        classes of `ann` are missing from the model.
 
     See Also
     --------
@@ -79,9 +82,9 @@ def next_labels(
 
         I(true; answer)  =  H(sum_k P(true = k) confusion[r, k, :])  -  sum_k P(true = k) H(confusion[r, k, :])
 
-    Labels are chosen one by one, with the highest information per cost first. If a label of an item has been chosen, a
-    second label of this item gives less information. The information of the second label is therefore computed for each
-    possible value of the first label, and averaged over these values.
+    Labels are chosen one by one, with the highest information per cost first. After a label of an item has been chosen,
+    a second label of the same item gives less information. How much less depends on the value of the first label, which
+    is not known yet. The information of the second label is therefore averaged over the possible values of the first.
 
     Examples
     --------

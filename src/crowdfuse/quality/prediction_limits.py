@@ -14,19 +14,19 @@ MIN_OVERCONFIDENCE = 0.03  # smallest excess of the mean confidence over the est
 def prediction_limitations(result: Consensus) -> tuple[str, ...]:
     """Return reasons not to rely on a classifier's predictions of new items, or on the confidence of the predictions.
 
-    The reasons come from the out-of-fold predictions of the labelled items. Since the true classes are unknown, the
-    accuracy of these predictions is estimated: it is the mean of the probability that the consensus gives to the
-    predicted class.
+    The reasons come from the out-of-fold predictions of the labelled items. The true classes are unknown, so the
+    accuracy of these predictions is an estimate: for each item, take the probability that the consensus gives to the
+    predicted class. The mean over the items is the estimated accuracy.
 
     Parameters
     ----------
     result : Consensus
-        The consensus of a run.
+        Result of `crowdfuse.consensus`, or of the method `consensus` of a classifier.
 
     Returns
     -------
     tuple of str
-        One or two sentences per reason. Empty if there is no classifier or no reason.
+        One or two sentences per reason. Empty if `result` has no predictions of a classifier, or if there is no reason.
 
     Examples
     --------

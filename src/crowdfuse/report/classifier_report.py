@@ -52,9 +52,9 @@ def report_classifier(
     gold : array-like of shape (n_items,), or data frame, default=None
         Name of the true class of each item; None or NaN if unknown. A data frame must have the columns item and label;
         it need not contain all items. Gold is used only to evaluate the model and the consensus. The report assumes
-        that the classifier was trained on all items that have labels. It therefore evaluates these items by the
-        out-of-fold predictions of `consensus`. To evaluate the classifier itself on new items with labels, use
-        `classifier.score`.
+        that the classifier was trained on all items that have labels. On these items, the report therefore evaluates
+        the out-of-fold predictions of `consensus`, not the predictions of the classifier itself. If the classifier was
+        not trained on the items, evaluate its own predictions with `classifier.score`.
     consensus : Consensus, default=None
         Result of `classifier.consensus` on these items and labels. If None, this function computes it.
     folds : int, default=5
@@ -62,9 +62,9 @@ def report_classifier(
         `consensus` is given.
     n_items : int, default=30
         Number of disputed items to show, from 1 to 200. An item is disputed if one of its labels or the prediction
-        differs from the consensus. Two other lists are at most a third as long: ambiguous items (accurate annotators,
-        but low confidence), and probably mislabelled items (high confidence, but at least half of the labels differ
-        from the consensus).
+        differs from the consensus. Two other lists are at most a third as long: ambiguous items (the confidence is low,
+        although the annotators are accurate), and probably mislabelled items (the confidence is high, although at least
+        half of the labels differ from the consensus).
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
         that reaches the target. Used only if there are two classes and gold labels.
@@ -82,8 +82,9 @@ def report_classifier(
     Raises
     ------
     ValueError
-        If `n_items` or `sensitivity` is out of range, if `positive` is not a class or there are not exactly two
-        classes, if `gold` has an unknown class, or if `consensus` was computed from other items, classes or labels.
+        If `n_items` or `sensitivity` is out of range, if `positive` is not a class, if `positive` is given although
+        there are not exactly two classes, if `gold` has an unknown class, or if `consensus` was computed from other
+        items, classes or labels.
 
     See Also
     --------

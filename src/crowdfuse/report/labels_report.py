@@ -50,13 +50,13 @@ def report_labels(
     method : str, default="dawid-skene"
         Name of the aggregation method: one of the keys of `crowdfuse.aggregation.AGGREGATORS`.
     gold : array-like of shape (n_items,), default=None
-        Name of the true class of each item, in the order of the rows of an array or of `annotations.items`; None if
-        unknown. Gold is used only to measure accuracy.
+        Name of the true class of each item; None if unknown. If `annotations` is an array, the order is that of its
+        rows, otherwise that of `annotations.items`. Gold is used only to measure accuracy.
     n_items : int, default=30
         Number of disputed items to show, from 1 to 200. An item is disputed if one of its labels differs from the
-        consensus. Two other lists are at most a third as long: ambiguous items (accurate annotators, but low
-        confidence), and probably mislabelled items (high confidence, but at least half of the labels differ from the
-        consensus).
+        consensus. Two other lists are at most a third as long: ambiguous items (the confidence is low, although the
+        annotators are accurate), and probably mislabelled items (the confidence is high, although at least half of the
+        labels differ from the consensus).
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class), above 0 and at most 1. The report shows a decision threshold
         that reaches the target. Used only if there are two classes and gold labels.
@@ -78,8 +78,8 @@ def report_labels(
     Raises
     ------
     ValueError
-        If `method` is unknown, if `n_items` or `sensitivity` is out of range, if `positive` is not a class or there are
-        not exactly two classes, or if `gold` has an unknown class.
+        If `method` is unknown, if `n_items` or `sensitivity` is out of range, if `positive` is not a class, if
+        `positive` is given although there are not exactly two classes, or if `gold` has an unknown class.
 
     See Also
     --------

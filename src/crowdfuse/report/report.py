@@ -28,8 +28,8 @@ class Report:
     facts : dict
         All numbers and texts of the report, as `to_json` writes them.
     previews : dict of int to dict
-        Maps the row of each item shown to the preview of the item: a thumbnail, the text, or the most unusual features.
-        Previews appear only in the HTML page.
+        Preview of each item that the report shows: a thumbnail, the text, or the most unusual features. The keys are
+        the rows of the items. Previews appear only in the HTML page.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Report:
         return render_html(self.facts, self.previews)
 
     def to_markdown(self) -> str:
-        """Return the report as Markdown: the same numbers, without charts and thumbnails.
+        """Return the report as Markdown, with the numbers of the HTML page, but without charts and thumbnails.
 
         Returns
         -------
@@ -107,7 +107,7 @@ class Report:
         ValueError
             If `path` does not end in `.html`.
         FileExistsError
-            If one of the three files exists and is not an earlier report, and `overwrite` is False.
+            If `overwrite` is False, and one of the three files exists but is not an earlier report.
         IsADirectoryError
             If one of the three paths is a folder.
         """

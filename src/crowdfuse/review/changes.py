@@ -38,19 +38,20 @@ def compare_run_folders(before: Path, after: Path) -> dict[str, Any]:
           class that the reviewer chose. `n_agreeing["predicted"]` counts the settled items whose prediction is that
           class.
         - `consensus`: dict about the items whose consensus changed. `n_changed` is their number. `rows` is a list of at
-          most 50 of them, with items that are not settled first. The keys of a row are `item`, `before`, `after` and
-          `settled` (the class that the reviewer chose; None if the item is not settled).
+          most 50 of these items; settled items come last. The keys of a row are `item`, `before` and `after` (the
+          consensus of the reviewed run and of the refit), and `settled` (the class that the reviewer chose; None if the
+          item is not settled).
         - `predicted`: dict about the items whose prediction changed, in the same form as `consensus`.
-        - `annotators`: dict about the annotators whose accuracy changed. `n_changed` is their number, and
+        - `annotators`: dict about the annotators whose estimated accuracy changed. `n_changed` is their number, and
           `n_annotators` the number of annotators with a known accuracy in both runs. `rows` is a list of at most 50
-          changes, the largest first. The keys of a row are `annotator`, `before` and `after`.
+          changes, the largest first. The keys of a row are `annotator`, `before` and `after` (the accuracies).
 
     Raises
     ------
     DamagedConsensusError
         If the consensus of a run is missing or damaged.
     LedgerError
-        If the file of decisions was edited.
+        If the ledger, the file of all decisions of the reviewers, was edited.
     """
     old, new = (load_consensus(run) for run in (before, after))
     settled = dict(read_gold_rows(before)[0])

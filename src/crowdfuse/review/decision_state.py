@@ -10,11 +10,11 @@ from crowdfuse.review.ledger import LedgerEntry
 
 @dataclass
 class DecisionState:
-    """The current decision on each item, after some or all lines of the ledger have been applied.
+    """The current decision of the reviewers on each item.
 
-    The ledger is the file of all decisions of the reviewers; see `Ledger`. A line of the ledger settles an item
+    It is computed from the ledger, the file of all decisions; see `Ledger`. A line of the ledger settles an item
     (decides its class), skips an item, or undoes an earlier line. The current decision on an item is the last "settle"
-    or "skip" line about the item that has not been undone.
+    or "skip" line about the item that has not been undone. `apply` updates the current decisions by new lines.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class DecisionState:
         Number of lines of the ledger that have been applied.
     version : dict of str to int, default={}
         For each item, the number of the last ledger line about the item. If this number has changed since the review
-        page showed the item, the item was settled, skipped or undone in the meantime, and the page is outdated.
+        page showed the item, there is a newer line about the item, and the page is outdated.
 
     Examples
     --------
@@ -58,8 +58,8 @@ class DecisionState:
     def decision_on(self, item: str) -> LedgerEntry | None:
         """Return the current decision on an item: the latest one, not counting decisions that were undone.
 
-        A decision is a line of the ledger, the file in which the review page records what reviewers do. It settles the
-        item (decides its class) or skips it.
+        A decision either settles the item (decides its class) or skips the item. Each decision is a line of the ledger,
+        the file in which the review page records what reviewers do.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class DecisionState:
         Returns
         -------
         entry : dict or None
-            The decision. None if the reviewer has no such decision.
+            The decision. None if the reviewer has made no decision, or if all of them were undone or replaced.
         """
         last = [lines[-1] for lines in self._valid.values() if lines and lines[-1]["who"] == reviewer]
         return max(last, key=lambda entry: int(entry["line"]), default=None)

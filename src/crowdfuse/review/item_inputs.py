@@ -94,10 +94,11 @@ class ItemInputs:
             - "image": `file` (the path) and `exists` (whether the image exists).
             - "values": `values` (at most 40 pairs of a feature name and a value) and `n_more` (the number of further
               features).
-            - "text": `parts` (pieces of the text, each with the strength of its highlight from -3 to 3), `predicted`
-              (the predicted class), `words_for` and `words_against` (lists of the words that speak most for and against
-              the predicted class). If it is unknown how much each word contributes to the prediction, `predicted` is
-              None, and both lists are empty.
+            - "text": `predicted` (the predicted class), `words_for` and `words_against` (lists of the words that speak
+              most for and against the predicted class), and `parts` (pieces of the text, each with the strength of its
+              highlight: 1 to 3 if the piece speaks for the predicted class, -1 to -3 if it speaks against the class,
+              otherwise 0). If it is unknown how much each word contributes to the prediction, `predicted` is None, both
+              lists are empty, and nothing is highlighted.
             - "missing": `reason` (why there is no input).
         """
         file = self._image_file(index)
@@ -116,7 +117,7 @@ class ItemInputs:
         return {"kind": "values", "values": values, "n_more": max(0, len(flat) - MAX_SHOWN_VALUES)}
 
     def has_picture(self, index: int) -> bool:
-        """Return whether an item has an image that exists.
+        """Return whether the input of an item is an image, and the image exists.
 
         Parameters
         ----------

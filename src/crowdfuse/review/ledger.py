@@ -78,7 +78,7 @@ class Ledger:
 
     @property
     def last_hash(self) -> str:
-        """The hash (SHA-256) of the last line that was read. It also depends on the content of all earlier lines."""
+        """Hash (SHA-256) of the last line that was read or written. The hash depends on all earlier lines, too."""
         return self._last
 
     def entries(self, *, from_start: bool = False) -> list[LedgerEntry]:
@@ -110,19 +110,19 @@ class Ledger:
             return list(self._known)
 
     def append(self, compose: Callable[[list[LedgerEntry]], LedgerEntry]) -> LedgerEntry:
-        """Append a line to the file, and return it when it is on disk. An incomplete last line is removed first.
+        """Append a line to the file, and return the line after it is on disk. An incomplete last line is removed first.
 
         Parameters
         ----------
         compose : callable
-            Function that receives all existing lines and returns the new line, each as a dict. While the function runs,
-            no other process can write. If the function raises an error, nothing is written.
+            Function that receives all existing lines (a list of dicts) and returns the new line (a dict). While the
+            function runs, no other process can write. If the function raises an error, nothing is written.
 
         Returns
         -------
         entry : dict of str to Any
-            The new line, with the added keys `line` (its number), `when`, `previous` (the hash of the line before it)
-            and `hash`.
+            The new line, with the added keys `line` (its number), `when`, `previous` (the hash of the previous line)
+            and `hash` (the hash of the new line).
 
         Raises
         ------

@@ -51,7 +51,7 @@ class Refit:
         ------
         ValueError
             If a refit is already running, if the reviewers have not decided the class of any item yet, or if a file of
-            labels or gold labels of the original run is missing or has changed.
+            the original run (its labels or gold labels) is missing or has changed.
         """
         with self._lock:
             if self._process is not None and self._process.poll() is None:

@@ -15,7 +15,7 @@ from crowdfuse.review.run_folder import RunFolder
 
 @dataclass(frozen=True)
 class ItemFilter:
-    """Filter that selects the items to show.
+    """Filter that selects the items to show on the review page. An item must meet all conditions of the filter.
 
     Parameters
     ----------
@@ -23,11 +23,11 @@ class ItemFilter:
         Whether to select only disputed items. An item is disputed if one of its labels or the prediction differs from
         the consensus.
     annotator : int, default=None
-        Position of an annotator in `ReviewSession.annotator_names`. If given, only items with a label by this annotator
-        are selected.
+        Position of an annotator in `ReviewSession.annotator_names`. An item is selected only if it has a label by this
+        annotator. None: no condition on annotators.
     label : int, default=None
-        Position of a class in `RunFolder.classes`. If given, an item is selected only if its consensus, its prediction
-        or one of its labels is this class.
+        Position of a class in `RunFolder.classes`. An item is selected only if its consensus, its prediction or one of
+        its labels is this class. None: no condition on classes.
     """
 
     disputed: bool = True

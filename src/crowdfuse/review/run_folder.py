@@ -29,12 +29,12 @@ class RunFolder:
     job : Job
         The settings of the run.
     hashes : dict of str to str
-        SHA-256 of each file that the run read. The keys are "labels" and "inputs", plus "validation", "test" and "gold"
-        if the run has such files.
+        SHA-256 of each file that the run read. The keys are "labels" and "inputs". Each file of gold labels adds one
+        key: "validation", "test", or "gold" (gold labels for training).
     model_sha256 : str
         SHA-256 of the weights of the model.
     consensus : Consensus
-        The consensus of the run with its labels, for all items.
+        The consensus of the run for all items, and the labels from which it was computed.
     rows : ndarray of shape (n_review_items,)
         The items to review, as positions in `consensus.items`, with the lowest confidence first. Items without labels
         and items with gold labels are left out.

@@ -33,7 +33,7 @@ class RefusedError(ValueError):
 
 
 class ReviewSession:
-    """The review of one run by one person. Other tabs and processes may review the same run at the same time.
+    """The review of one run by one person. Other browser tabs and processes may review the run at the same time.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ class ReviewSession:
     ledger : Ledger
         The file of all decisions.
     annotator_names : list of str
-        Names of the annotators with labels. They are sorted by the upper end of the interval of their accuracy, lowest
-        first, as in `annotators.csv` of the run folder.
+        Names of the annotators with labels. Each annotator has an accuracy interval, and the annotator whose interval
+        has the lowest upper end comes first. `annotators.csv` in the run folder has the same order.
     """
 
     def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:
@@ -133,12 +133,12 @@ class ReviewSession:
             - `item`: dict about the item to decide; None if all selected items are settled. Its keys are `index` (the
               position in `run.items`), `item` (the name), `facts` (the result of the method `facts`), and `facts_hash`
               and `version`, which a decision on the item must pass to `settle` or `skip`.
-            - `next_image`: position of the item that follows, if it has an image; otherwise None.
+            - `next_image`: position of the item to decide after `item`; None if there is none, or if it has no image.
             - `n_items`: number of items that the filter selects.
             - `n_settled`, `n_skipped`: how many of these items are settled, and how many are skipped.
             - `n_decisions`: number of settled items in the whole run.
-            - `last_decision`: the reviewer's last decision or skip that was neither undone nor replaced by a later
-              one; None if there is none.
+            - `last_decision`: dict about the reviewer's latest decision or skip, not counting those that were undone or
+              replaced by a later decision. None if no decision is left.
             - `torn_bytes`: length in bytes of an incomplete last line of the ledger; see `Ledger`.
         """
         with self._lock:
@@ -173,9 +173,10 @@ class ReviewSession:
         label : int
             Position of the class in `run.classes`.
         facts_hash : str
-            Hash of the information about the item that was on the reviewer's screen, as returned by `view`.
+            Hash of the facts about the item that the reviewer saw: the value `facts_hash` that `view` returned.
         version : int
-            Version of the item when it was shown to the reviewer, as returned by `view`.
+            Number of the last ledger line about the item when the reviewer saw it: the value `version` that `view`
+            returned.
         item_filter : ItemFilter
             The filter in use. It is recorded with the decision.
 
@@ -187,8 +188,8 @@ class ReviewSession:
         Raises
         ------
         RefusedError
-            If, after the item was shown, it was settled or skipped, a decision on it was undone, or the information
-            about it changed.
+            If something changed after the item was shown: someone settled or skipped the item or undid a decision on
+            it, or the facts about the item changed.
         """
         decision = {"action": "settle", "label": self.run.classes[label]}
         return self._append(index, decision, facts_hash, version, item_filter)
@@ -201,9 +202,10 @@ class ReviewSession:
         index : int
             Position of the item in `run.items`.
         facts_hash : str
-            Hash of the information about the item that was on the reviewer's screen, as returned by `view`.
+            Hash of the facts about the item that the reviewer saw: the value `facts_hash` that `view` returned.
         version : int
-            Version of the item when it was shown to the reviewer, as returned by `view`.
+            Number of the last ledger line about the item when the reviewer saw it: the value `version` that `view`
+            returned.
         item_filter : ItemFilter
             The filter in use. It is recorded with the decision.
 
@@ -215,13 +217,13 @@ class ReviewSession:
         Raises
         ------
         RefusedError
-            If, after the item was shown, it was settled or skipped, a decision on it was undone, or the information
-            about it changed.
+            If something changed after the item was shown: someone settled or skipped the item or undid a decision on
+            it, or the facts about the item changed.
         """
         return self._append(index, {"action": "skip"}, facts_hash, version, item_filter)
 
     def undo(self, line: int) -> LedgerEntry:
-        """Undo a decision or a skip. Its line stays in the ledger (the file of all decisions); a new line undoes it.
+        """Undo a decision or a skip by adding a line to the ledger, the file of all decisions. No line is removed.
 
         Parameters
         ----------
@@ -290,8 +292,9 @@ class ReviewSession:
             - `consensus`, `confidence`: the consensus label and its confidence.
             - `predicted`, `predicted_confidence`: the class that the classifier predicts, and its probability. Both are
               None if there is no classifier.
-            - `explanation`: text that lists the evidence for and against the consensus. None if no class has more
-              labels than the consensus, and the prediction (if any) equals the consensus.
+            - `explanation`: text that lists the evidence for and against the consensus. None if there is nothing to
+              explain: the consensus is the most frequent label (or one of several equally frequent labels), and it
+              equals the prediction (if there is a classifier).
             - `weight_note`: text about the annotator whose label has the largest weight. Only given if another
               annotator of the item gave a different label and is clearly more accurate (the two accuracy intervals do
               not overlap); otherwise None.
@@ -299,9 +302,8 @@ class ReviewSession:
               keys are `label`, `n_labels` and `probability` (of the class).
             - `labels`: list with one dict per label of the item, the label that is most probably right first. Its keys
               are `annotator`, `label`, `accuracy`, `accuracy_low`, `accuracy_high`, `weight` and `suspicion`. The
-              `weight` is the influence of the label on the training, relative to an even share: 1 is the weight that
-              each label would have if all labels of the item had the same weight. The `suspicion` is the probability
-              that the label is wrong. Unknown numbers are None.
+              `weight` is the influence of the label on the training, divided by the mean influence of the item's
+              labels. The `suspicion` is the probability that the label is wrong. Unknown numbers are None.
             - `input`: the result of `ItemInputs.describe`.
         """
         return self._cached_facts(index) | {"input": self.item_inputs.describe(index)}

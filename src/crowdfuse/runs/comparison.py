@@ -73,9 +73,9 @@ class Comparison:
     data : JobData
         The content of the files.
     test_share : float
-        Share (between 0 and 1) of the labelled items that are drawn at random as test items, anew for each seed. If
-        there are gold labels, only labelled items with a gold label are drawn. Not used if at least 100 items have a
-        gold label but no annotator labels, because these items are then the test set; see `Comparison.split`.
+        Share (between 0 and 1) of the labelled items to draw at random as test items, anew for each seed. If there are
+        gold labels, it is the share of the labelled items that have a gold label. Not used if at least 100 items have a
+        gold label but no annotator labels: these items are then the whole test set. See `Comparison.split`.
 
     See Also
     --------
@@ -93,7 +93,7 @@ class Comparison:
 
     @property
     def metric(self) -> str:
-        """Name of the metric that ranks the methods: "test_accuracy" with gold, otherwise "held_out_likelihood"."""
+        """Metric that ranks the methods: "test_accuracy" if there are gold labels, otherwise "held_out_likelihood"."""
         return GOLD_METRIC if self.has_gold else HELD_OUT_METRIC
 
     @cached_property
@@ -110,10 +110,13 @@ class Comparison:
     def split(self, seed: int) -> Split:
         """Split the rows into a training set and a test set.
 
-        If there is a gold file, all items that have a gold label but no annotator labels are test items. If there are
-        at least 100 such items, they are the whole test set. Otherwise, a random share (`test_share`) of the items with
-        both kinds of labels is moved from training to the test set. If there is no gold file, the test set is a random
-        share (`test_share`) of all labelled items.
+        Without gold labels, the test set is a random share (`test_share`) of the labelled items.
+
+        With gold labels, all items that have a gold label but no annotator labels are test items. If there are fewer
+        than 100 of them, further items are added to the test set: a random share (`test_share`) of the items that have
+        both a gold label and annotator labels.
+
+        All labelled items that are not in the test set are the training set.
 
         Parameters
         ----------
@@ -241,8 +244,8 @@ class Comparison:
         Raises
         ------
         ValueError
-            If a method or a setting is unknown, or if the job sets `random_state` or `annotator`, because the
-            comparison itself sets these two.
+            If a method or a setting is unknown, or if `job.settings` contains `random_state` or `annotator`. The
+            comparison itself chooses the values of these two settings.
         """
         for name, advice in ADVICE_FOR_SETTING.items():
             if name in self.job.settings:
@@ -275,9 +278,10 @@ class Comparison:
     def check_cells(self, cells: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
         """Check one run of each method without training it, so that errors appear before any training starts.
 
-        The run with the last seed of each method is checked; for single-annotator, one run of each annotator. If it
-        cannot be trained, the runs of all seeds are left out. This is the case for an annotator without labels in the
-        training set, and for a method that cannot learn from these labels.
+        For each method, the run with the last seed is checked. If this run cannot be trained, because the method cannot
+        learn from the labels of the training set, the runs of the method are left out for all seeds. For the method
+        single-annotator, one run per annotator is checked. If the annotator has no labels in the training set, the runs
+        of this annotator are left out for all seeds.
 
         Parameters
         ----------
@@ -423,9 +427,9 @@ def make_comparison(job: Job, test_share: float) -> Comparison:
         The files to read, and the settings that all methods share. `job.gold` is the file of gold labels used for
         testing.
     test_share : float
-        Share (between 0 and 1) of the labelled items that are drawn at random as test items, anew for each seed. If
-        there are gold labels, only labelled items with a gold label are drawn. Not used if at least 100 items have a
-        gold label but no annotator labels, because these items are then the test set; see `Comparison.split`.
+        Share (between 0 and 1) of the labelled items to draw at random as test items, anew for each seed. If there are
+        gold labels, it is the share of the labelled items that have a gold label. Not used if at least 100 items have a
+        gold label but no annotator labels: these items are then the whole test set. See `Comparison.split`.
 
     Returns
     -------

@@ -61,8 +61,8 @@ def embed(
 
     The file holds four arrays: `X` of shape (n_images, n_features), `items` (the path of each image relative to the
     folder), `short_names` (the same paths without file extension) and `image_folder` (the path of the folder relative
-    to the file). If you train on this file, the item ids in the file of labels must be these image paths, with or
-    without extension. The report and the review page of the run then show the images.
+    to the folder of the `.npz` file). If you train on the `.npz` file, the item ids in the file of labels must be the
+    image paths in `items` or `short_names`. The report and the review page of the run then show the images.
 
     All files are first read once, so that errors appear before any feature is computed. Images are decoded in batches,
     so they need not all fit into memory.
@@ -84,8 +84,8 @@ def embed(
         Mean to subtract from the pixel values, which range from 0 to 1: one number, or one for each of red, green and
         blue.
     std : sequence of float, default=(0.229, 0.224, 0.225)
-        Standard deviation: after the mean is subtracted, pixel values are divided by it. One number, or one for each of
-        red, green and blue.
+        Number by which pixel values are divided after `mean` is subtracted: one number, or one for each of red, green
+        and blue. Usually the standard deviation of the pixel values.
     batch_size : int, default=64
         Number of images per batch.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
@@ -107,12 +107,12 @@ def embed(
     Raises
     ------
     FileNotFoundError
-        If there is no such folder.
+        If `folder` does not exist.
     FileExistsError
         If `out` exists and `force` is false.
     ValueError
-        If an option is invalid, if an image cannot be read, or if the output of the backbone does not have shape (N, D)
-        or (N, D, H, W).
+        If an option is invalid, if images cannot be read and `on_unreadable` is "error", if none can be read, or if the
+        output of the backbone does not have shape (N, D) or (N, D, H, W).
 
     Examples
     --------

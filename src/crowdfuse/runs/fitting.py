@@ -69,13 +69,14 @@ def start(
     jobs : int, default=1
         Number of processes that train the cross-fitting folds at the same time.
     on_ready : callable, default=None
-        Function that is called with the prepared classifier, the data and the job before training starts, only in the
-        process of rank 0.
+        Function that is called before training starts, with three arguments: the prepared classifier, the data and the
+        job. In distributed training, only the process of rank 0 calls the function.
 
     Returns
     -------
     summary : dict of str to Any
-        The content of `summary.json`. Its entry `interrupted` is true if Ctrl-C ended the training.
+        Summary of the run. Its entry `interrupted` is true if Ctrl-C ended the training. Otherwise, the summary is the
+        content of `summary.json`.
 
     Raises
     ------
@@ -152,14 +153,14 @@ def resume(out: Path, *, verbose: int = 1, jobs: int = 1, on_ready: OnReady | No
     jobs : int, default=1
         Number of processes that train the cross-fitting folds at the same time.
     on_ready : callable, default=None
-        Function that is called with the prepared classifier, the data and the job before training starts, only in the
-        process of rank 0.
+        Function that is called before training starts, with three arguments: the prepared classifier, the data and the
+        job. In distributed training, only the process of rank 0 calls the function.
 
     Returns
     -------
     summary : dict of str to Any
-        The content of `summary.json`. If the run is already finished, nothing is trained and the stored summary is
-        returned.
+        Summary of the run, as returned by `start`. If the run is already finished, nothing is trained and the stored
+        summary is returned.
 
     Raises
     ------

@@ -21,11 +21,13 @@ DECISIONS_FILE = "decisions.jsonl"  # decisions of reviewers: people made them, 
 
 
 class RunFormatError(ValueError):
-    """Error: this version of crowdfuse cannot read the format of a run folder. The message says what to do."""
+    """Raised if this version of crowdfuse cannot read the format of a run folder. The message says what to do."""
 
 
 def is_finished(out: Path) -> bool:
-    """Return whether a run is finished, that is, whether it has a `summary.json`, the last file that a run writes.
+    """Return whether a run is finished.
+
+    A run is finished if its folder contains `summary.json`, because a run writes this file last.
 
     Parameters
     ----------
@@ -45,7 +47,7 @@ def is_finished(out: Path) -> bool:
 
 
 def read_job(out: Path) -> tuple[Job, dict[str, str]]:
-    """Read the stored job of a run, and the hashes that its files had when the run was started.
+    """Read the stored job of a run, and the hashes that the files of the job had when the run was started.
 
     Parameters
     ----------
@@ -57,8 +59,8 @@ def read_job(out: Path) -> tuple[Job, dict[str, str]]:
     job : Job
         The settings that the run was started with.
     hashes : dict of str to str
-        SHA-256 of each file. The keys are "labels" and "inputs", plus "validation", "test" and "gold" if the job has
-        such files.
+        SHA-256 of each file. The keys are "labels" and "inputs". Each file of gold labels adds one key: "validation",
+        "test", or "gold" (gold labels for training).
 
     Raises
     ------

@@ -86,7 +86,7 @@ class Job:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Job:
-        """Create a job from its JSON form, the result of `dataclasses.asdict`.
+        """Create a job from a dict of its fields, as `dataclasses.asdict(job)` returns it.
 
         Parameters
         ----------
@@ -117,7 +117,8 @@ class Job:
         Returns
         -------
         files : dict of str to Path
-            The keys are "labels", plus "validation", "test" and "gold" if the job has such files.
+            The first key is "labels". Each file of gold labels adds one key: "validation", "test", or "gold" (gold
+            labels for training).
         """
         paths = {"labels": self.labels, "validation": self.validation, "test": self.test, "gold": self.gold}
         return {name: Path(path) for name, path in paths.items() if path is not None}
@@ -129,9 +130,9 @@ class Job:
 
     @property
     def n_folds(self) -> int:
-        """Number of folds on which classifiers are trained after the model.
+        """Number of classifiers that are trained for cross-fitting after the model itself, one per fold.
 
-        Equal to `folds` for most methods. 0 if `effort` is "low", or if the method does its cross-fitting while the
+        Equal to `folds` for most methods. 0 if `effort` is "low". Also 0 if the method does its cross-fitting while the
         model is trained, as consensus-training does.
         """
         return 0 if self.effort == "low" or estimator_class(self.method).cross_fits_itself else self.folds

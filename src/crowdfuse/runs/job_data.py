@@ -36,14 +36,13 @@ class JobData:
     all_annotations : Annotations
         The labels of all items that have inputs.
     train_annotations : Annotations
-        The labels used for training: `all_annotations` without the items in `validation` and `test`.
+        The labels used for training: `all_annotations` without the labels of validation and test items.
     gold : tuple of ndarray or None
-        Row numbers and gold labels of the items whose gold labels are used for training; None if the job has no such
-        file.
+        Row numbers and gold labels of the items whose gold labels are used for training; None if `job.gold` is None.
     validation : tuple of ndarray or None
-        Row numbers and gold labels of the items used to choose the epoch; None if the job has no such file.
+        Row numbers and gold labels of the items used to choose the epoch; None if `job.validation` is None.
     test : tuple of ndarray or None
-        Row numbers and gold labels of the items used to score the trained model; None if the job has no such file.
+        Row numbers and gold labels of the items used to score the trained model; None if `job.test` is None.
     notes : list of str
         Messages for the user, for example how many items were left out.
     """
@@ -63,8 +62,8 @@ class JobData:
         Returns
         -------
         gold : ndarray of shape (n_items,) or None
-            The true class of each row. Entries without a gold label are None. The result is None if the job has no gold
-            labels.
+            The true class of each row; None for rows without a gold label. If `job.gold` is None, there is no array:
+            the method returns None.
         """
         if self.gold is None:
             return None
@@ -91,7 +90,7 @@ def read_job_data(job: Job, loaded: LoadedInputs | None = None) -> JobData:
     job : Job
         The job.
     loaded : LoadedInputs, default=None
-        The inputs, if they have already been read.
+        The inputs, if they have already been read. If None, this function reads them.
 
     Returns
     -------

@@ -55,10 +55,10 @@ def predict_file(
 ) -> WrittenPredictions:
     """Predict the class of every item in a file or folder of inputs, and write the predictions to a CSV file.
 
-    The column `item` holds the ids as they are written in the labels of the run, so that the file can be joined with
-    the tables of the run, such as `consensus.csv`. If an image is not among the items of the run, its id is its path
-    relative to the folder. If a file of texts has no ids, the row numbers are the ids. There is one exception: if the
-    ids in the run are the texts themselves, the new texts are the ids.
+    The column `item` holds the ids as they are written in the labels of the run, so that the predictions can be joined
+    with the tables of the run, such as `consensus.csv`. If an image is not among the items of the run, its id is its
+    path relative to the folder. If a file of texts has no ids, the row numbers are the ids. There is one exception: if
+    the ids in the run are the texts themselves, the new texts are the ids.
 
     Parameters
     ----------
@@ -77,15 +77,15 @@ def predict_file(
     proba : bool
         Whether to add a column `p_<class>` for each class, with its probability.
     item : str or None
-        Name of the column with the item ids. If None, the column name that was given for reading the labels of the run
-        is used, if the inputs have this column; otherwise a column with a usual name, such as item.
+        Name of the column with the item ids. If None, the name that was given for the labels of the run (if any) is
+        tried first. If the inputs have no column with this name, a column with a usual name is used, such as item.
     image_size : int or None
         Images are resized to this many pixels per side. If None, the size used in training.
     force : bool
         Whether to replace `out` if it exists.
     text : str or None, default=None
-        Name of the column of texts. If None, the column name that was given for training is used, if the inputs have
-        this column; otherwise the column is detected by its name or content.
+        Name of the column of texts. If None, the name that was given for training (if any) is tried first. If the
+        inputs have no column with this name, the column is detected by its name or content.
 
     Returns
     -------

@@ -64,14 +64,16 @@ def report_run(
     run : Path
         The run folder.
     gold : Path, default=None
-        File with further gold labels (item, label). They are used for evaluation only; the model is not trained again.
+        File with the columns item and label: gold labels in addition to the gold labels of the run. They are used for
+        evaluation only; the model is not trained again.
     n_items : int, default=30
-        Number of disputed items to show, at most 200.
+        Number of disputed items to show, from 1 to 200. An item is disputed if one of its labels or the prediction
+        differs from the consensus.
     sensitivity : float, default=0.95
         Target sensitivity (recall of the positive class). The report shows a decision threshold that reaches the
-        target. Not used unless there are two classes and gold labels.
+        target. Used only if there are two classes and gold labels.
     positive : Any, default=None
-        The positive class, if there are two classes. None means the second class.
+        The positive class. None: the second of the two classes. Must be None if there are not exactly two classes.
 
     Returns
     -------

@@ -33,9 +33,9 @@ def hammer_spammer_annotators(
     - `n_correct`: each annotator is a hammer on `n_correct` classes, drawn at random. On the other classes, the
       annotator is always wrong: the label is drawn uniformly from the wrong classes. The supplement of Gao et al.
       (2022) uses this rule with 5 annotators, 10 classes and `n_correct=3`.
-    - `p`: each annotator is a hammer on each class with probability p. On the other classes, the annotator is always
-      wrong, as with `n_correct`. An annotator may be wrong on all classes. This rule is used by Khetan et al. (2018,
-      MBEM) and Tanno et al. (2019, TraceReg).
+    - `p`: each annotator is a hammer on each class with probability `p`. On the other classes, the annotator is always
+      wrong, as with `n_correct`. By chance, an annotator can be wrong on all classes. This rule is used by Khetan et
+      al. (2018, MBEM) and Tanno et al. (2019, TraceReg).
     - `by="annotator"` together with `p` or `n_hammers`: a hammer is right on every item. A spammer draws each label
       uniformly from all K classes, so on average 1 of K labels is right by chance. The main text of Gao et al. (2022)
       describes this rule.
@@ -54,8 +54,8 @@ def hammer_spammer_annotators(
     n_hammers : int, default=None
         Number of annotators who are hammers. Allowed only if `by` is "annotator".
     p : float, default=None
-        Probability of being a hammer, applied separately to each annotator and class, or to each annotator if `by` is
-        "annotator". Pass p instead of `n_correct` or `n_hammers`.
+        Probability of being a hammer: for each class of each annotator separately if `by` is "class", for each
+        annotator if `by` is "annotator". Pass `p` instead of `n_correct` or `n_hammers`.
     missing : float, default=0.0
         Share of the labels to leave out at random; every item keeps at least one label.
     annotators : sequence, default=None
@@ -72,8 +72,8 @@ def hammer_spammer_annotators(
     Raises
     ------
     ValueError
-        If not exactly one of `n_correct`, `n_hammers` and `p` is given, if this argument cannot be combined with `by`,
-        or if a setting is out of range.
+        If none or several of `n_correct`, `n_hammers` and `p` are given, if `n_correct` or `n_hammers` is not allowed
+        with the given `by`, or if a setting is out of range.
 
     Examples
     --------

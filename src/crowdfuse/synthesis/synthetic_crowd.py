@@ -22,13 +22,13 @@ class SyntheticCrowd:
     annotations : Annotations
         The labels.
     is_correct : ndarray of bool, shape (n_items, n_annotators)
-        Whether the annotator's label is the true class. If a label was removed because of the setting `missing`,
-        `is_correct` describes the removed label.
+        Whether the annotator's label is the true class. The functions that create a crowd can leave out labels at
+        random (parameter `missing`). For a label that was left out, `is_correct` says whether the label was right.
     truth : ndarray of int, shape (n_items,)
         True class of each item, as a position in `annotations.classes`.
     weakness : ndarray of int, shape (n_annotators,), or None
-        Set by `weakness_annotators`: for each annotator, the index of a row of X. The annotator gives wrong labels to
-        the items that are near this row.
+        Set by `weakness_annotators`: for each annotator, the index of a row of the inputs `X`. The annotator gives
+        wrong labels to the items that are near this row.
     hammer : ndarray of bool, shape (n_annotators, n_classes), or None
         Set by `hammer_spammer_annotators`: whether each annotator is a hammer (True) or a spammer (False) on each
         class. A hammer labels every item of the class correctly; a spammer gives wrong labels or guesses.

@@ -59,28 +59,29 @@ def weakness_annotators(
         Distance of each item to the weakness of each annotator. Pass `distances` instead of `X` and `accuracies`.
     accuracies : sequence of float, default=None
         Target accuracy of each annotator. Pass `accuracies` instead of `weakness` to choose the weaknesses
-        automatically among 512 random rows of X. An annotator whose weakness is a given row is right on the items that
-        are farther than `epsilon` from this row. Each annotator gets the row for which the share of these items is
-        closest to the target. No row is used twice. The attribute `weakness` of the result holds the chosen rows.
-        Passing these rows as `weakness` gives the same labels.
+        automatically among 512 random rows of X. For each of these rows, the share of items that are farther than
+        `epsilon` from the row is the accuracy of an annotator with this weakness. Each annotator gets the row whose
+        accuracy is closest to the annotator's target. No row is used twice. The attribute `weakness` of the result
+        holds the chosen rows. Passing the chosen rows as `weakness` gives the same labels.
     wrong : str, default="uniform"
         How the labels within `epsilon` of the weakness are chosen. K is the number of classes.
 
-        - "uniform": a class drawn uniformly from the K - 1 wrong classes, as in the paper.
+        - "uniform": a class drawn uniformly from the K - 1 wrong classes, as in Gao et al. (2022).
         - "any": a class drawn uniformly from all K classes, so that on average 1 of K labels is right by chance.
-        - "looks": the class of the annotator's weakness. Items of this class therefore keep a right label. If
-          `distances` is given, `weakness` must be given as well.
+        - "looks": the class of the annotator's weakness. Items of this class therefore keep a right label. If you pass
+          `distances`, also pass `weakness`, because the distances do not tell the class of the weakness.
         - "shift": the index of the true class plus a fixed shift, modulo K. Each annotator has a single shift from 1 to
           K - 1, drawn at random. A shift is used again only after all others were used.
-        - "neighbour": the class that is most similar to the true class, the same for all annotators. It is taken from
-          `confusable` if this is given. Otherwise, it is the class with the nearest mean; see `inputs`.
+        - "neighbour": the class that is most similar to the true class, the same for all annotators. You can name this
+          class in `confusable`. By default, it is the class whose mean is nearest to the mean of the true class; see
+          `inputs`.
         - "copy": one wrong class per item, drawn uniformly. All annotators who are wrong on the item give this class.
     inputs : array-like of shape (n_items, ...), default=None
-        Inputs from which the class means are computed if `wrong` is "neighbour"; by default X.
+        Inputs from which the class means are computed; by default X. Allowed only if `wrong` is "neighbour".
     confusable : mapping of class to class, default=None
-        If `wrong` is "neighbour": for each true class, the wrong class that annotators give instead.
+        For each true class, the wrong class that annotators give instead. Allowed only if `wrong` is "neighbour".
     missing : float, default=0.0
-        Share of the labels to leave out at random; every item keeps at least one label. The choice of these labels does
+        Share of the labels to leave out at random; every item keeps at least one label. Which labels are left out does
         not depend on `wrong`.
     annotators : sequence, default=None
         Annotator ids; by default 0, 1, 2, ...

@@ -21,11 +21,11 @@ LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")  # environment variabl
 
 
 class AllProcessesError(ValueError):
-    """An error that is raised in all processes of a training run. The process with rank 0 reports it for all."""
+    """Raised in all processes of a training run if one of them fails. Only the process with rank 0 reports it."""
 
 
 class LostProcessError(ConnectionError):
-    """Raised if another process of a training run with several processes has ended."""
+    """Raised in distributed training if another process of the same training run has ended."""
 
 
 def launched_processes() -> tuple[int, int] | None:
@@ -70,7 +70,7 @@ def rank() -> int:
 
 
 def is_rank_zero() -> bool:
-    """Return whether this process has rank 0. The process with rank 0 writes files and prints messages for all.
+    """Return whether this process has rank 0. Rank 0 writes files and prints messages for all processes.
 
     Returns
     -------
@@ -85,7 +85,10 @@ def is_rank_zero() -> bool:
 
 
 def all_gather(value: Value) -> list[Value]:
-    """Return the values of all processes, in the order of their ranks. All processes must call this function.
+    """Return the values that all processes pass to this function, in the order of their ranks.
+
+    Each process passes its own value and gets the values of all processes. The function waits until all processes have
+    called it.
 
     Parameters
     ----------
@@ -152,10 +155,10 @@ def raise_in_all_processes() -> Iterator[None]:
 
 
 def is_reported_by_rank_zero(error: Exception) -> bool:
-    """Return whether rank 0 reports this error, so that this process does not have to.
+    """Return whether the process with rank 0 reports an error, so that this process does not have to report it.
 
-    If rank 0 reports the error, this function waits until it has been reported, because torchrun stops all processes as
-    soon as one process ends.
+    If rank 0 reports the error, this function first waits until the process with rank 0 has ended. Without waiting,
+    this process could end first. torchrun would then stop all processes, perhaps before rank 0 has reported the error.
 
     Parameters
     ----------
