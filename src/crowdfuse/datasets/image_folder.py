@@ -252,11 +252,11 @@ def split_image_folder(folder: ImageFolder, seed: int) -> ImageFolderSplit:
 def weakness_distances(
     files: ImageFiles, rows: ArrayLike, weakness_rows: Sequence[int], cache: Path | None = None
 ) -> NDArray[np.float32]:
-    """Measure the distances between images that `crowdfuse.synthesis.weakness_annotators` needs.
+    """Measure the distances that `weakness_annotators` needs: from each image to each annotator's weakness image.
 
-    `weakness_annotators` simulates annotators. Each of them is wrong on the images that are similar to one image, the
-    annotator's weakness image. The Euclidean distance to each weakness image is measured on images of 224 x 224 pixels,
-    standardized as for ImageNet, regardless of the size of `files`.
+    `crowdfuse.synthesis.weakness_annotators` simulates annotators. Each of them is wrong on the images that are similar
+    to one image, the annotator's weakness image. Distances are Euclidean, between pixel values. For this, all images
+    are resized to 224 x 224 pixels and standardized as for ImageNet, whatever image size is set in `files`.
 
     Parameters
     ----------

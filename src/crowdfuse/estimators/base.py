@@ -121,8 +121,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Number of items per training step.
     epochs : int or None
         Number of epochs. An integer: each epoch is one pass over the data. None: the learning method chooses the number
-        of epochs. If one pass has fewer than 50 training steps, each of these epochs consists of several passes, so
-        that it has at least 50 steps.
+        of epochs; if one pass has fewer than 50 training steps, an epoch then consists of several passes.
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
         longer, the number of epochs is reduced. Some learning methods train in several phases, one after the other;

@@ -17,9 +17,9 @@ from crowdfuse.methods.two_stage import TwoStage
 class TwoStageClassifier(GlobalConfusionsClassifier):
     """Two stages: first aggregates the labels of each item, then trains on the aggregated labels.
 
-    Training on aggregated labels is the most common practice, and the baseline to beat. For items with gold, the
-    network is trained on the true class instead of the aggregated labels. The aggregators themselves do not use gold,
-    except "dawid-skene".
+    Training on aggregated labels is the most common practice, and the baseline to beat. For items with gold labels
+    (trusted true classes), the network is trained on gold instead of the aggregated labels. The aggregators themselves
+    do not use gold, except "dawid-skene".
 
     Parameters
     ----------
@@ -31,8 +31,9 @@ class TwoStageClassifier(GlobalConfusionsClassifier):
     Attributes
     ----------
     confusion_matrices_ : ndarray of shape (n_annotators, n_classes, n_classes)
-        P(annotator's label | true class), the same for all items. The labels are counted with the aggregator's class
-        probabilities in place of the unknown true class. For items with gold, the true class is used.
+        P(annotator's label | true class), the same for all items. A label counts towards every true
+        class, with the probability that the aggregator gives this class. On items with gold, it counts towards the true
+        class alone.
 
     See Also
     --------

@@ -192,7 +192,7 @@ class Experiment:
 
     @property
     def title(self) -> str:
-        """Title of the experiment: the title of its data (`scale.title`), followed by the description."""
+        """Title of the experiment: the name of its data set and network (`scale.title`), then the description."""
         return f"{self.scale.title}, {self.description}"
 
     def cells(

@@ -113,7 +113,7 @@ def _read_state(path: Path, key: str) -> list[Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))[key]
         if not isinstance(found, list) or not found:
-            raise ValueError(f"{key} is {format_names([found])}")
+            raise ValueError(f"{key} is {format_names([found])}, not a list of values")
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise TableError(f"{path}: not the description of a data set ({error}); save the data set again") from error
     return found

@@ -23,7 +23,8 @@ class SyntheticCrowd:
         The labels.
     is_correct : ndarray of bool, shape (n_items, n_annotators)
         Whether the annotator's label is the true class. The functions that create a crowd can leave out labels at
-        random (parameter `missing`). For a label that was left out, `is_correct` says whether the label was right.
+        random (parameter `missing`). For a label that was left out, `is_correct` says whether it would have been
+        right.
     truth : ndarray of int, shape (n_items,)
         True class of each item, as a position in `annotations.classes`.
     weakness : ndarray of int, shape (n_annotators,), or None
