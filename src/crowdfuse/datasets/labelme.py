@@ -79,10 +79,9 @@ def load_labelme_images(folder: Path | None = None, *, size: int, workers: int =
     folder : Path, default=None
         The data folder; by default the value of the environment variable ``CROWDFUSE_DATA``. Its subfolder ``LabelMe``
         is the unpacked archive of Rodrigues and Pereira (see References). ``filenames_train.txt`` lists the training
-        images, such as
-        ``train/coast/coast_n203030.jpg``. ``labels_train.txt`` has their classes. ``answers.txt`` has one row per image
-        and one column per annotator, with -1 for a missing label. ``filenames_test.txt`` and ``labels_test.txt``
-        describe the test images.
+        images, such as ``train/coast/coast_n203030.jpg``. ``labels_train.txt`` has their classes. ``answers.txt`` has
+        one row per image and one column per annotator, with -1 for a missing label. ``filenames_test.txt`` and
+        ``labels_test.txt`` describe the test images.
     size : int
         Height and width of the images in pixels.
     workers : int, default=0

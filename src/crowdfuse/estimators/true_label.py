@@ -53,8 +53,8 @@ class TrueLabelClassifier(CrowdClassifier):
             return super()._gold(y, gold, ann, n_rows)
         if y.ndim != 1:
             raise ValueError(
-                "the method true-label trains on gold labels, but none were passed; call fit(X, gold) with a 1-D array, "
-                "or fit(X, annotations, gold=...) (on the command line: --gold)"
+                "the method true-label trains on gold labels, but none were passed; call fit(X, gold) with a 1-D "
+                "array, or fit(X, annotations, gold=...) (on the command line: --gold)"
             )
         codes = np.full(n_rows, -1, np.int64)
         codes[ann.item] = ann.label
