@@ -61,5 +61,5 @@ def test_a_report_takes_gold_as_a_data_frame() -> None:
     by_frame = clf.report(X, WRONG, items=ITEMS, gold=gold, folds=0)
     array = np.array([None] * 5 + list(GOLD[5:25]) + [None] * 15, dtype=object)
     assert by_frame.to_json() == clf.report(X, WRONG, items=ITEMS, gold=array, folds=0).to_json()
-    with pytest.raises(ValueError, match="no item of gold"):
+    with pytest.raises(ValueError, match="none of the items in gold"):
         clf.report(X, WRONG, items=ITEMS, gold=gold.assign(item="x" + gold["item"]), folds=0)
