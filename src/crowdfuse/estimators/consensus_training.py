@@ -140,7 +140,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
 
     method_name: ClassVar[str] = "consensus-training"
     assumes: ClassVar[str] = (
-        "annotators make independent mistakes, given the class and what the input shows about their accuracy"
+        "given the class and the input, annotators make independent mistakes, or on a share of items the same mistake"
     )
     estimates_item_accuracy: ClassVar[bool] = True
     cross_fits_itself: ClassVar[bool] = True
