@@ -98,7 +98,7 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
     [
         ({"5": task("dev", "Jaguar")}, {}, r"task_data.json, '5': split 'dev' is not one of train, valid, test"),
         ({"5": task("train", "Lynx")}, {}, r"task_data.json, '5': taxon_name 'Lynx' is not one of German Yellowjacket"),
-        ({"5a": task("train", "Jaguar")}, {}, "'5a': '5a' is not the number of an observation"),
+        ({"5a": task("train", "Jaguar")}, {}, "'5a': '5a' is not an observation number"),
         ({"5": {"split": "train"}}, {}, r"task_data.json, '5': has no taxon_name. Is it a file of another"),
         ({"5": "train"}, {}, "'5': has no split, taxon_name"),
         (
@@ -106,7 +106,7 @@ def test_ties_are_broken_evenly_and_by_the_seed(place: Path) -> None:
             {"9": annotation_record(102, "neon-ninja", {})},
             r"annotation_data.json, '9': observation_id 102 is not among the train",
         ),
-        (None, {"9": annotation_record(301.5, "neon-ninja", {})}, "'9': 301.5 is not the number of an observation"),
+        (None, {"9": annotation_record(301.5, "neon-ninja", {})}, "'9': 301.5 is not an observation number"),
         (None, {"9": annotation_record(301, " ", {})}, "'9': annotator_id must be a string that is not empty, got ' '"),
         (None, {"9": annotation_record(301, 4, {})}, "'9': annotator_id must be a string that is not empty, got 4"),
         (

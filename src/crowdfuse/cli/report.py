@@ -122,8 +122,8 @@ def _refuse_reading(run: Path, options: list[str]) -> None:
     """Raise an error if options for reading labels are given together with a run folder, which stores these options."""
     if options:
         raise ValueError(
-            f"{option_name(options[0])} cannot be used with {run}: it is a run folder, which stores how its labels "
-            f"were read. Leave out {option_name(options[0])}"
+            f"{run} is a run folder, which stores how its labels were read, so {option_name(options[0])} cannot be "
+            f"used. Leave out {option_name(options[0])}"
         )
 
 

@@ -162,7 +162,7 @@ def _observation(value: Any, where: str) -> int:
     """The number of an observation. In JSON, it is text if it is a key, and a number elsewhere."""
     text = value if isinstance(value, str) else str(value) if type(value) is int else ""
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise ValueError(f"{where}: {value!r} is not the number of an observation")
+        raise ValueError(f"{where}: {value!r} is not an observation number (a whole number of at least 0)")
     return int(text)
 
 

@@ -93,8 +93,8 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         "identity": the inputs are the features. A module is copied, so the original is not trained. A callable takes no
         argument and returns a module.
     hidden : tuple of int
-        Widths of the hidden layers of the backbone "mlp". The backbone "identity" has no layers. With it, these widths
-        are used for the class head, unless `head_hidden` is given.
+        Widths of the hidden layers of the backbone "mlp". With the backbone "identity", which has no layers:
+        widths of the hidden layers of the class head, unless `head_hidden` is given.
     head_hidden : tuple of int or None
         Widths of the hidden layers of the class head. None: (120, 84) for "lenet", no hidden layers for "mlp", `hidden`
         for "identity", and (128,) for other backbones.
@@ -121,7 +121,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         Number of items per training step.
     epochs : int or None
         Number of epochs. An integer: each epoch is one pass over the data. None: the learning method chooses the number
-        of epochs; if one pass has fewer than 50 training steps, an epoch then consists of several passes.
+        of epochs. Only in this case, an epoch consists of several passes if a pass has fewer than 50 training steps.
     max_time : float, str or None
         Time limit for training: seconds, or text such as "90s", "10m" or "2h". None: no limit. If training would take
         longer, the number of epochs is reduced. Some learning methods train in several phases, one after the other;

@@ -160,9 +160,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.epochs is not None and self.epochs < MIN_EPOCHS:
             raise ValueError(
-                f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}. First "
-                "networks learn to predict classes, then a network learns which labels are right; each of the two "
-                "takes at least one epoch. Leave out epochs to train long enough"
+                f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}. Training "
+                "has two phases of at least one epoch each: first, several networks learn to predict classes; then "
+                "another network learns which labels are right. Leave out epochs to train long enough"
             )
         count = n_class_networks(spec.trunk, spec.head_hidden, spec.dropout)
         others = [self._model_spec(spec.seed).trunk for _ in range(count)]

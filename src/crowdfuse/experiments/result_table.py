@@ -72,7 +72,8 @@ class TableEntry:
         Returns
         -------
         dict of str to object
-            The keys are method (the row), value, mean, std, accuracy_by_seed, paper_accuracy, rank and paper_rank.
+            The keys are method (row of the table), value (of the parameter), mean and std (over seeds),
+            accuracy_by_seed, rank, and the figures of the paper: paper_accuracy and paper_rank.
         """
         return {
             "method": self.row,

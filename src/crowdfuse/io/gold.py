@@ -132,7 +132,7 @@ def read_gold(
 
     See Also
     --------
-    rows_of_gold : Finds the row of each item with a gold label among the inputs.
+    rows_of_gold : Finds, for each item with a gold label, its row in the inputs.
 
     Examples
     --------

@@ -49,8 +49,8 @@ class ReviewSession:
     ledger : Ledger
         The file of all decisions.
     annotator_names : list of str
-        Names of the annotators with labels. Each annotator has an accuracy interval, and the annotator whose interval
-        has the lowest upper end comes first. `annotators.csv` in the run folder has the same order.
+        Names of the annotators with labels, sorted by the upper end of the interval of their accuracy, lowest first.
+        `annotators.csv` in the run folder has the same order.
     """
 
     def __init__(self, run: RunFolder, item_inputs: ItemInputs, reviewer: str) -> None:

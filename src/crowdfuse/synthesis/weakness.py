@@ -236,8 +236,8 @@ def _check_confusable(
             raise ValueError(f"{name}= can be used only with wrong='neighbour', got wrong={wrong!r}; leave out {name}=")
     if inputs is not None and confusable is not None:
         raise ValueError(
-            "inputs= cannot be combined with confusable=, which already names the similar class of each class; leave "
-            "out inputs="
+            "inputs= cannot be combined with confusable=: inputs= serves to find the most similar class for each "
+            "class, and confusable= already names it; leave out inputs="
         )
     if wrong == "neighbour" and X is None and inputs is None and confusable is None:
         raise ValueError(
