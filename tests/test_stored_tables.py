@@ -64,8 +64,9 @@ def test_two_moons_follow_from_their_runs() -> None:
     assert page == (RESULTS / "twomoon" / "twomoon.md").read_text(encoding="utf-8")
 
 
-def test_the_page_on_the_consensus_follows_from_its_runs() -> None:
-    tables = load_benchmark("consensus").tables(read_lines("consensus.jsonl"))
+@pytest.mark.parametrize("runs", ["consensus.jsonl", "consensus-training.jsonl"])
+def test_the_page_on_the_consensus_follows_from_its_runs(runs: str) -> None:
+    tables = load_benchmark("consensus").tables(read_lines(runs))
     page = (RESULTS / "consensus.md").read_text(encoding="utf-8")
     for section in tables.split("\n\n"):
         assert section in page
