@@ -85,29 +85,23 @@ class AnnotatorModel(NamedTuple):
         `gate` (n_block_labels,) holds, for each label, the difference between its gate and the annotator's mean gate,
         as logits. None: there are no gates.
         """
-        log_probability = self._of_independent_annotators(block, gate)
-        if self.same_mistake_share == 0:
-            return log_probability
-        mixture: FloatArray = np.logaddexp(
-            np.log1p(-self.same_mistake_share) + log_probability, self._log_joint_with_same_mistakes(block, gate)
-        )
-        return mixture
+        return self.mix_same_mistakes(block, gate)[0]
 
-    def log_same_mistake_probability(self, block: Block, gate: FloatArray | None, log_total: FloatArray) -> FloatArray:
-        """Return log P(wrong annotators give the same label | labels, true class): (n_block_items, n_classes).
+    def mix_same_mistakes(self, block: Block, gate: FloatArray | None) -> tuple[FloatArray, FloatArray | None]:
+        """Return `log_label_probability`, and how probable it is that wrong annotators give the same label.
 
-        `log_total` is what `log_label_probability` returns.
+        The second is P(wrong annotators give the same label | labels, true class): (n_block_items, n_classes). None if
+        the share of items with the same mistakes is 0.
         """
-        return self._log_joint_with_same_mistakes(block, gate) - log_total
-
-    def _log_joint_with_same_mistakes(self, block: Block, gate: FloatArray | None) -> FloatArray:
-        """Return log P(labels, wrong annotators give the same label | true class): (n_block_items, n_classes)."""
+        independent = self._of_independent_annotators(block, gate)
+        if self.same_mistake_share == 0:
+            return independent, None
         right = self._right_probability_of_labels(block)
         if gate is not None and self.gate_weight > 0:
             right = self.gated_right_probability(right, gate)
-        log_probability = log_probability_of_same_mistakes(block, right, self.wrong_labels)
-        log_probability += np.log(self.same_mistake_share)
-        return log_probability
+        same = log_probability_of_same_mistakes(block, right, self.wrong_labels) + np.log(self.same_mistake_share)
+        mixture: FloatArray = np.logaddexp(np.log1p(-self.same_mistake_share) + independent, same)
+        return mixture, np.exp(same - mixture)
 
     def _right_probability_of_labels(self, block: Block) -> FloatArray:
         """Return P(said = k | true = k) of the annotator of each label, without gates: (n_block_labels, n_classes)."""
@@ -329,13 +323,12 @@ class PosteriorFit:
             log_p = self.log_p[block.rows]
             prior = self.prior(block.rows)
             log_prior = np.log(np.maximum(prior, 1e-300))
-            log_labels = model.log_label_probability(block, gate)
+            log_labels, same = model.mix_same_mistakes(block, gate)
             posterior, log_likelihood = normalize_log_joint(log_prior + log_labels)
             self.log_likelihood += log_likelihood
-            if model.same_mistake_share:
+            if same is not None:
                 has_several = np.bincount(block.item, minlength=block.n_items) > 1
-                same = np.exp(model.log_same_mistake_probability(block, gate, log_labels)[has_several])
-                n_same += float((posterior[has_several] * same).sum())
+                n_same += float((posterior[has_several] * same[has_several]).sum())
                 n_several += float(has_several.sum())
             fix_certain(posterior, self.certain[block.rows])
             change += float(np.abs(posterior - self.soft[block.rows]).sum())
