@@ -492,6 +492,7 @@ def test_bad_input_is_refused_before_any_work(X: Any, y: Any, said: str) -> None
         ({"n_bases": 2.5}, "n_bases must be a whole number"),
         ({"penalty": "1"}, "penalty must be a number"),
         ({"hidden": 64}, "hidden must list the width of each hidden layer"),
+        ({"hidden": (True,)}, "hidden: widths .* got True"),
         ({"annotator_hidden": (8, 0)}, "annotator_hidden: widths"),
     ],
 )

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-from crowdfuse.nets.augment import CropAndFlip, RandomResizedCropAndFlip
+from crowdfuse.nets.augment import CropAndFlip, RandomResizedCropAndFlip, choose_augmentation, make_augmentation
 
 
 def distinct(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -145,3 +145,39 @@ def test_invalid_settings_are_refused(settings: dict[str, object], said: str) ->
         RandomResizedCropAndFlip(**settings)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="padding must be at least 0 pixels"):
         CropAndFlip(padding=-1)
+
+
+@pytest.mark.parametrize(("shape", "padding"), [((3, 64, 64), 8), ((1, 28, 40), 3), ((8, 8), 1), ((3, 5, 5), 0)])
+def test_shift_moves_images_by_up_to_an_eighth_of_the_shorter_side(shape: tuple[int, ...], padding: int) -> None:
+    image = distinct(shape, torch.float32)
+    shift = make_augmentation("shift", shape)
+    assert shift is not None
+    torch.manual_seed(0)
+    out = shift(image.expand(2000, *shape))
+    not_mirrored = torch.stack(all_crops(image, padding)[: (2 * padding + 1) ** 2]).flatten(1)
+    chosen = torch.stack([(not_mirrored == row).all(1) for row in out.flatten(1)])
+    assert chosen.any(1).all()
+    assert chosen.any(0).all()
+
+
+@pytest.mark.parametrize(
+    ("choice", "backbone", "shape", "name"),
+    [
+        ("auto", "auto", (3, 64, 64), "shift"),
+        ("auto", "lenet", (3, 64, 64), None),
+        ("auto", torch.nn.Flatten(), (3, 64, 64), None),
+        ("auto", "auto", (64,), None),
+        ("auto", "auto", (28, 28), None),  # may be a series of measurements, where a shift changes the meaning
+        (None, "auto", (3, 64, 64), None),
+        ("crop-flip", "auto", (3, 64, 64), "crop-flip"),
+    ],
+)
+def test_images_are_shifted_if_neither_network_nor_augmentation_is_named(
+    choice: str | None, backbone: object, shape: tuple[int, ...], name: str | None
+) -> None:
+    assert choose_augmentation(choice, backbone, shape) == name
+
+
+def test_an_unknown_augmentation_is_refused() -> None:
+    with pytest.raises(ValueError, match="augment must be one of auto, shift"):
+        choose_augmentation("shfit", "auto", (3, 8, 8))

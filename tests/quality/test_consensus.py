@@ -430,7 +430,7 @@ def test_tables_accept_numbers_as_names() -> None:
     [
         (np.full((2, 3), 1 / 3), "2 classes"),
         (np.full(2, 0.5), "column_stack"),
-        (np.full((3, 2), 0.5), "X has 3 rows, but y has 2"),
+        (np.full((3, 2), 0.5), "pred_probs has 3 rows, but the labels are of 2 items"),
         ([[0.5, 0.5], [0.5, np.nan]], r"pred_probs\[1, 1\] is nan"),
         ([[0.5, 0.5], [1.5, -0.5]], r"pred_probs\[1, 0\] is 1.5"),
         ([[0.5, 0.5], [0.2, 0.2]], r"pred_probs\[1\] sums to 0.4"),

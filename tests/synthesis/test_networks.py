@@ -53,7 +53,7 @@ def test_classes_may_be_more_than_those_in_y() -> None:
     ("models", "error", "message"),
     [
         ({}, ValueError, "models is empty"),
-        ({"m": 3}, TypeError, r"model 'm' has no predict\(X\) and cannot be called, got int"),
+        ({"m": 3}, TypeError, r"model 'm' must be callable or have a method predict\(X\), got int"),
         (
             {"m": lambda X: np.zeros((2, 3))},
             ValueError,

@@ -172,6 +172,6 @@ def check_layer_widths(name: str, value: Any) -> tuple[int, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise ValueError(f"{name} must list the width of each hidden layer, such as (64, 32), got {value!r}")
     for width in value:
-        if not isinstance(width, Integral) or width < 1:
+        if isinstance(width, bool) or not isinstance(width, Integral) or width < 1:
             raise ValueError(f"{name}: widths of hidden layers must be whole numbers of at least 1, got {width!r}")
     return tuple(int(width) for width in value)

@@ -14,6 +14,7 @@ from crowdfuse.cli.embed import embed
 from crowdfuse.cli.fit import fit, predict
 from crowdfuse.cli.method_comparison import mnist_kinds
 from crowdfuse.cli.methods import methods
+from crowdfuse.cli.published import published
 from crowdfuse.cli.report import report
 from crowdfuse.cli.reproduce import GRIDS, grid_command, twomoon
 from crowdfuse.cli.review import review
@@ -58,6 +59,9 @@ for name in GRIDS:
         grid_command(name)
     )
 reproduce.command(epilog="Example: crowdfuse reproduce crowds --values labelme,dog --seeds 0,1,2 --jobs 2")(crowds)
+reproduce.command(epilog="Example: crowdfuse reproduce published --values music --methods madl,annot-mix --jobs 2")(
+    published
+)
 reproduce.command("mnist-kinds", epilog="Example: crowdfuse reproduce mnist-kinds --tune 10 --jobs 2")(mnist_kinds)
 
 

@@ -284,6 +284,8 @@ def _describe_effort(job: Job, n_trainings: int) -> str:
 
 def _describe_network(classifier: CrowdClassifier) -> str:
     """Return the name of the network, the widths of its hidden layers and its inputs: 'mlp (128) on 20 features'."""
+    from crowdfuse.nets import choose_augmentation
+
     name, shape = classifier.backbone, classifier.input_shape_
     if not isinstance(name, str):
         name = "custom"
@@ -293,14 +295,16 @@ def _describe_network(classifier: CrowdClassifier) -> str:
         name = f"{name} ({', '.join(map(str, classifier.hidden))})"
     if len(shape) == 1:
         return f"{name} on {format_count(shape[0], 'feature')}"
-    return f"{name} on images of {shape[-1]} x {shape[-2]} pixels"
+    words = f"{name} on images of {shape[-1]} x {shape[-2]} pixels"
+    augmentation = choose_augmentation(classifier.augment, classifier.backbone, shape)
+    return words if augmentation is None else f"{words}, augmentation: {augmentation}"
 
 
 def _refuse_jobs(jobs: int) -> None:
     """Raise an error if --jobs is given and torchrun launched several processes, which already share the machine."""
     if jobs > 1 and launched_processes() not in (None, (1, 1)):
         raise ValueError(
-            f"--jobs {jobs} cannot be combined with torchrun, because each of its processes would start further "
+            f"--jobs {jobs} cannot be combined with torchrun, because each process of torchrun would start further "
             "processes; leave out --jobs"
         )
 

@@ -122,8 +122,8 @@ def _refuse_reading(run: Path, options: list[str]) -> None:
     """Raise an error if options for reading labels are given together with a run folder, which stores these options."""
     if options:
         raise ValueError(
-            f"{run} is a run folder, which stores how its labels were read, so {option_name(options[0])} cannot be "
-            f"used. Leave out {option_name(options[0])}"
+            f"{option_name(options[0])} cannot be used with the run folder {run}, because it already contains the "
+            f"settings with which its labels were read. Leave out {option_name(options[0])}"
         )
 
 

@@ -130,7 +130,7 @@ def _read_songs(path: Path) -> _Songs:
         song, genre = header.index("id"), header.index("class")
         measured = [at for at in range(len(header)) if at not in (song, genre)]
         if not measured:
-            raise ValueError(f"{path}, line 1: has no features, only id and class")
+            raise ValueError(f"{path}, line 1 has an id and a class, but no features")
         for line, row in rows:
             if row[song] in lines:
                 raise ValueError(f"{path}, line {line}: song {row[song]!r} is already in line {lines[row[song]]}")

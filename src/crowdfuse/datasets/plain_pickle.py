@@ -181,7 +181,7 @@ class _Machine:
     def _top(self, kind: type) -> Any:
         """The last value on the stack, which must have this type."""
         if type(self.stack[-1]) is not kind:
-            raise TypeError(f"it fills a {type(self.stack[-1]).__name__} as if it were a {kind.__name__}")
+            raise TypeError(f"an instruction for a {kind.__name__} is applied to a {type(self.stack[-1]).__name__}")
         return self.stack[-1]
 
     def _set(self, items: list[Any]) -> None:

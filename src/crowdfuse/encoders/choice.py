@@ -158,12 +158,12 @@ def make_encoder(choice: EncoderChoice, inputs: Inputs) -> Encoder | None:
     Returns
     -------
     encoder : Encoder or None
-        None if `choice` is None or "auto", and the inputs are not texts.
+        None if the inputs are not texts, and `choice` is either None or "auto".
 
     Raises
     ------
     ValueError
-        If there is no such encoder for this kind of input.
+        If `choice` does not name an encoder for this kind of input.
     """
     if isinstance(choice, Encoder):
         return copy.deepcopy(choice)

@@ -31,7 +31,7 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count, format_names, normalize_ids, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.data import TrainingData
-from crowdfuse.nets import Backbone, make_augmentation, make_trunk
+from crowdfuse.nets import Backbone, choose_augmentation, make_augmentation, make_trunk
 from crowdfuse.nets.standardize import Standardize
 from crowdfuse.training.checkpoints import Checkpointing
 from crowdfuse.training.loop import TrainingResult, check_trainable, train
@@ -103,9 +103,11 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     standardize : bool or None
         Whether the model scales its inputs to mean 0 and standard deviation 1. None: True if `backbone` is a name,
         False if it is a module or callable.
-    augment : {"crop-flip", "resized-crop-flip"} or None
-        Random changes of training images. "crop-flip": shift by up to 4 pixels and mirror. "resized-crop-flip": crop a
-        random part, scale it to the input size and mirror. None: no changes.
+    augment : {"auto", "shift", "crop-flip", "resized-crop-flip"} or None
+        Random changes of training images. "shift": shift by up to an eighth of the shorter side. "crop-flip": shift by
+        up to 4 pixels and mirror. "resized-crop-flip": crop a random part, scale it to the input size and mirror. None:
+        no changes. "auto": "shift" if `backbone` is "auto" and the inputs are images of shape (channels, height,
+        width), else None.
     optimizer : {"adamw", "adam", "sgd"} or callable
         Optimizer. A callable takes the parameters of the network and returns a `torch.optim.Optimizer`.
     learning_rate : float
@@ -227,7 +229,7 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
     head_hidden: tuple[int, ...] | None = None
     dropout: float = 0.0
     standardize: bool | None = None
-    augment: str | None = None
+    augment: str | None = "auto"
     optimizer: str | OptimizerFactory = "adamw"
     learning_rate: float = 0.002
     momentum: float = 0.9
@@ -794,7 +796,9 @@ class CrowdClassifier(ComposedDocstring, Inspection, ClassifierMixin, BaseEstima
         return ModelSpec(
             trunk=trunk,
             standardize=Standardize(self.input_shape_) if scaled else None,
-            augment=make_augmentation(self.augment, self.input_shape_),
+            augment=make_augmentation(
+                choose_augmentation(self.augment, self.backbone, self.input_shape_), self.input_shape_
+            ),
             n_classes=len(self.classes_),
             n_annotators=len(self.annotators_),
             head_hidden=trunk.head_hidden

@@ -174,12 +174,12 @@ class FusionClassifier(CrowdClassifier):
 
     @property
     def n_bases_(self) -> int | None:
-        """Number of permutations that are used. A confusion matrix is a weighted mean of permutation matrices.
+        """Number of permutation matrices whose weighted mean is the confusion matrix of an annotator in this model.
 
         Returns
         -------
         n_bases : int or None
-            The smaller of `n_bases` and K!, for K classes. None if confusions="full".
+            The smaller of the parameter `n_bases` and K!, for K classes. None if confusions="full".
         """
         check_is_fitted(self)
         assert isinstance(self.method_, Fusion)

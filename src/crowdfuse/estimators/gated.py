@@ -118,8 +118,8 @@ class GatedClassifier(CrowdClassifier):
         check_positive_integer("embedding", self.embedding)
         if self.epochs is not None and self.epochs < 2:
             raise ValueError(
-                f"gated needs at least 2 epochs, got epochs={self.epochs}; use 3 or more, because training has three "
-                "phases, and the last phase is left out if there are only 2 epochs"
+                f"gated needs at least 2 epochs, got epochs={self.epochs}. 3 or more are better: training has three "
+                "phases, and with 2 epochs the last phase is left out"
             )
         wrong: WrongLabels = UniformWrongLabels(spec.n_classes, spec.n_annotators)
         if self.wrong == "annotator":

@@ -133,8 +133,9 @@ class Inspection(FittedNetwork):
         Returns
         -------
         weights : ndarray or csr_array of shape (n_items, n_annotators)
-            Rows sum to 1. If `annotations` are given, rows of items without labels are all 0. Columns are in the order
-            of `annotators_`. Annotators that were not in the training data come last.
+            Rows sum to 1. If `annotations` are given, rows are all 0 for items without labels, and, for
+            `SingleAnnotatorClassifier`, for items without a label of its annotator. Columns are in the order of
+            `annotators_`. Annotators that were not in the training data come last.
 
         Raises
         ------

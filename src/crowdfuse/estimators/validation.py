@@ -72,7 +72,7 @@ def _from_other_items(
     gold = gold_codes(validation[1], classes, len(inputs), "validation gold")
     if (gold < 0).any():
         raise ValueError(
-            f"validation gold is missing for {int((gold < 0).sum()):,} items; remove these items from the "
+            f"{int((gold < 0).sum()):,} validation items have no gold label; remove these items from the "
             "validation data"
         )
     return GoldValidation(inputs, gold)

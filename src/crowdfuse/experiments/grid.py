@@ -216,7 +216,7 @@ class Experiment:
         seeds : sequence of int, default=(0,)
             Seeds.
         data : dict or None, default=None
-            Entries to replace in the data definition, such as `n_train`. Other entries keep their values.
+            Settings of the data to replace, such as `n_train`. Other settings keep the values of the experiment.
         **changes : object
             Settings to change in every run, such as `epochs`.
 

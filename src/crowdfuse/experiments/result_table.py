@@ -152,9 +152,9 @@ class Table:
     Parameters
     ----------
     entries : dict of (str, str) to TableEntry
-        Table entries by (row, value of the varied parameter), in the order of the runs.
+        Table entries, in the order of the runs. The key is (name of the row, value of the varied parameter).
     records : dict of (str, str, int) to Record, optional
-        Finished runs by (row, value, seed).
+        Finished runs. The key is (name of the row, value of the varied parameter, seed).
     """
 
     entries: dict[RowValue, TableEntry]

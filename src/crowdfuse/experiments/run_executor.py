@@ -207,7 +207,7 @@ class PaperExecutor(ABC):
         return inputs | {"weakness": spec.get("weakness"), "epsilon": spec["epsilon"]}
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
-        """Raise an error if the data files or the settings of a method are wrong, before any run starts.
+        """Before any run starts, raise an error if the data files or the settings of a method are wrong.
 
         The data files are read once. The settings of each method are checked on a few items.
 

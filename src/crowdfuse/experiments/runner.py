@@ -45,7 +45,7 @@ class RunExecutor(Protocol):
         ...
 
     def check(self, runs: Sequence[RunSpec], *, download: bool) -> None:
-        """Raise an error if data or settings are wrong, before any run starts.
+        """Before any run starts, raise an error if data or settings are wrong.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ VERSIONS = {"crowdfuse": __version__, "torch": version("torch").split("+")[0]}
 
 
 def run_key(run: RunSpec) -> str:
-    """Return a hash of a run that does not depend on the order of its entries.
+    """Return a hash of a run. The order of the run's entries does not change the hash.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the store, so that no other process can lock it at the same time.
+        """Lock the store, so that only one process executes its runs at a time.
 
         Without the lock, two processes that use the same store could execute the same runs twice.
 

@@ -482,7 +482,7 @@ def read_image_files(folder: Path, size: int) -> LoadedInputs:
     -------
     loaded : LoadedInputs
         Its attribute `inputs` is an `ImageFiles` object. The item ids are the paths of the images relative to the
-        folder. In the labels, an id may leave out the file extension: ``one`` stands for ``one.png``.
+        folder. Labels may name an image without its file extension: ``one`` stands for ``one.png``.
 
     Raises
     ------

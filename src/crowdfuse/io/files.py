@@ -128,8 +128,8 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not empty and not force:
         raise FileExistsError(
-            f"{path} exists already; choose another name, or replace it with overwrite=True (--force on the command "
-            "line)"
+            f"{path} exists already; choose another name, or replace it (--force on the command line, overwrite=True "
+            "in save)"
         )
 
 

@@ -135,7 +135,7 @@ def open_upright(path: str | Path, min_side: int | None = None) -> Image.Image:
     with open_image(path) as image:
         if image.mode in ("I", "F"):
             raise ValueError(
-                "it has 32 bits per channel, and the range of such values is not known; save it with 8 or 16 bits"
+                "it has 32 bits per channel, so its largest possible value is not known; save it with 8 or 16 bits"
             )
         if min_side is not None:
             image.draft(None, (min_side, min_side))

@@ -124,8 +124,8 @@ def align(y: Any, n_rows: int, items: ArrayLike | None) -> Annotations:
         return ann.align(np.arange(n_rows))
     raise ValueError(
         f"the items of the labels have ids such as {format_names(ann.items, 3)}. It is not known which rows of X (0 to "
-        f"{n_rows - 1:,}) they belong to. Pass items= with the id of each row of X, in order: fit(X, "
-        "annotations, items=ids)"
+        f"{n_rows - 1:,}) they belong to. Pass items= with the id of each row, in order, for example "
+        "fit(X, annotations, items=ids)"
     )
 
 

@@ -407,8 +407,8 @@ class Method(nn.Module, ABC):
         Returns
         -------
         phases : list of Phase
-            In the implementation of the base class, the total length of the phases is the number of steps that
-            `default_steps` returns, rounded up to whole epochs.
+            The lengths of the phases, in epochs. In the base class, `default_steps` gives the number of training steps;
+            converted to epochs and rounded up, this is the sum of the lengths.
         """
         return self.phases(-(-self.default_steps(n_steps_per_pass) // n_steps_per_epoch))
 

@@ -8,7 +8,12 @@ from crowdfuse.nets.annotator_tables import (
     extend_tables,
     take_rows,
 )
-from crowdfuse.nets.augment import CropAndFlip, RandomResizedCropAndFlip, make_augmentation
+from crowdfuse.nets.augment import (
+    CropAndFlip,
+    RandomResizedCropAndFlip,
+    choose_augmentation,
+    make_augmentation,
+)
 from crowdfuse.nets.backbones import Backbone, Trunk, make_trunk
 from crowdfuse.nets.external_backbones import load_backbone
 from crowdfuse.nets.lenet import LeNet
@@ -30,6 +35,7 @@ __all__ = [
     "Trunk",
     "active_annotators",
     "append_mean_rows",
+    "choose_augmentation",
     "extend_tables",
     "load_backbone",
     "make_augmentation",

@@ -66,7 +66,7 @@ class AnnotatorHead(PerAnnotator):
         return self.last.for_pairs(h.index_select(0, item), annotator)
 
     def add_annotators(self, count: int) -> None:
-        """Append `count` annotators. Their output layer is the mean of the existing output layers.
+        """Append `count` annotators. The output layer of each new annotator is the mean of the existing ones.
 
         Parameters
         ----------

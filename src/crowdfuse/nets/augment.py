@@ -14,8 +14,47 @@ from torch.nn.functional import affine_grid, grid_sample, interpolate, pad
 
 from crowdfuse.checks.choices import check_choice
 
-AUGMENTATION_NAMES = ("crop-flip", "resized-crop-flip")
+AUGMENTATION_NAMES = ("shift", "crop-flip", "resized-crop-flip")
+MAX_SHIFT = 1 / 8  # largest shift of the augmentation "shift", as a fraction of the shorter side
 N_CROP_DRAWS = 10  # crop shapes drawn per image; the first that fits into the image is used
+
+
+def choose_augmentation(choice: str | None, backbone: object, shape: tuple[int, ...]) -> str | None:
+    """Return the name of the augmentation that a classifier uses.
+
+    Parameters
+    ----------
+    choice : str or None
+        The parameter `augment` of a classifier.
+    backbone : str, nn.Module or callable
+        The parameter `backbone` of a classifier.
+    shape : tuple of int
+        Shape of one input.
+
+    Returns
+    -------
+    name : str or None
+        If `choice` is "auto": "shift" if `backbone` is "auto" and the shape is that of an image, (C, H, W), else None.
+        Otherwise `choice`.
+
+    Raises
+    ------
+    ValueError
+        If `choice` is unknown.
+
+    Examples
+    --------
+    >>> choose_augmentation("auto", "auto", (3, 64, 64))
+    'shift'
+    >>> choose_augmentation("auto", "lenet", (3, 64, 64)) is None
+    True
+    """
+    if choice is None:
+        return None
+    check_choice("augment", choice, ("auto", *AUGMENTATION_NAMES))
+    if choice != "auto":
+        return choice
+    return "shift" if isinstance(backbone, str) and backbone == "auto" and len(shape) == 3 else None
 
 
 def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | None:
@@ -23,11 +62,12 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
 
     Parameters
     ----------
-    name : {"crop-flip", "resized-crop-flip"} or None
-        "crop-flip": `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip`, with the width of the inputs as
-        `size`. The results are square. None: no augmentation.
+    name : {"shift", "crop-flip", "resized-crop-flip"} or None
+        "shift": `CropAndFlip` without mirroring, with shifts of up to an eighth of the shorter side. "crop-flip":
+        `CropAndFlip`. "resized-crop-flip": `RandomResizedCropAndFlip`, with the width of the inputs as `size`. The
+        results are square. None: no augmentation.
     shape : tuple of int
-        Shape of one input: (C, H, W). "crop-flip" also allows (H, W).
+        Shape of one input: (C, H, W). "shift" and "crop-flip" also allow (H, W).
 
     Returns
     -------
@@ -46,12 +86,14 @@ def make_augmentation(name: str | None, shape: tuple[int, ...]) -> nn.Module | N
     if name is None:
         return None
     check_choice("augment", name, AUGMENTATION_NAMES)
-    min_dimensions = 2 if name == "crop-flip" else 3
+    min_dimensions = 3 if name == "resized-crop-flip" else 2
     if not min_dimensions <= len(shape) <= 3:
-        allowed = "(H, W) or (C, H, W)" if name == "crop-flip" else "(C, H, W)"
+        allowed = "(C, H, W)" if name == "resized-crop-flip" else "(H, W) or (C, H, W)"
         raise ValueError(
             f"augment={name!r} needs images of shape {allowed}, got inputs of shape {shape}; leave out augment"
         )
+    if name == "shift":
+        return CropAndFlip(padding=int(min(shape[-2:]) * MAX_SHIFT), flip=False)
     return CropAndFlip() if name == "crop-flip" else RandomResizedCropAndFlip(shape[-1])
 
 

@@ -332,8 +332,8 @@ def consensus(
         classifier that was not trained on it), for example from `cross_val_predict(..., method="predict_proba")`.
         Otherwise the classifier agrees too much with the labels that it was trained on. None: there is no classifier.
     items : array-like of shape (n_items,) or None, default=None
-        Item id of each row of `pred_probs`, `predicted` and `gold`. None: the rows are in the order of the items of
-        `ann`.
+        Item id of each row of `pred_probs`, `predicted` and `gold`. Needed if `pred_probs` is given and the item ids in
+        `ann` are names. None: row i belongs to item i of `ann`, or, if the item ids are row numbers, to item number i.
     classes : array-like of shape (n_classes,) or None, default=None
         Class name of each column of `pred_probs`, for example `clf.classes_`. If a class that occurs in the labels
         has no column, its predicted probability is taken as 0. None: `ann.classes`.
@@ -412,6 +412,11 @@ def consensus(
         probabilities = np.asarray(pred_probs)
     else:
         probabilities, names = _check_probabilities(pred_probs, ann, classes)
+        if ann.by_row and items is None and len(probabilities) != len(ann):
+            raise ValueError(
+                f"pred_probs has {len(probabilities):,} rows, but the labels are of {len(ann):,} items. Pass one row "
+                "per item, in the order of the labels"
+            )
         ann = align(ann, len(probabilities), items).with_classes(names)
         shown = probabilities if predicted is None else _check_probabilities(predicted, ann, classes)[0]
     log_p = log_with_uniform(probabilities)

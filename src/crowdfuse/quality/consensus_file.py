@@ -121,8 +121,8 @@ def load_consensus(path: str | Path) -> Consensus:
         raise DamagedConsensusError(f"{path} is damaged ({error!r}); run 'crowdfuse fit' again") from error
     if header.get("format_version") != FORMAT_VERSION:
         raise DamagedConsensusError(
-            f"{path} has format {header.get('format_version')}, but this version of crowdfuse reads format "
-            f"{FORMAT_VERSION}; run 'crowdfuse fit' again"
+            f"{path} was written by another version of crowdfuse (format {header.get('format_version')}; this version "
+            f"reads format {FORMAT_VERSION}); run 'crowdfuse fit' again"
         )
     try:
         return _consensus(header, arrays)

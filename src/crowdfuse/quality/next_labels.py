@@ -111,7 +111,7 @@ def next_labels(
     people = ann.annotators if annotators is None else normalize_ids(annotators, "annotators")
     refuse_repeats(people, "annotators")
     if not len(people):
-        raise ValueError("annotators= is empty; give the name of at least one annotator who can be asked for labels")
+        raise ValueError("annotators= is empty; name at least one annotator who is available for further labels")
     prices = _prices(people, cost)
     posterior = _posterior(ann, model)
     gains = _Gains(_confusions(people, model))

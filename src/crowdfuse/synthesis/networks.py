@@ -83,7 +83,7 @@ def network_annotators(
         raise ValueError("models is empty; give at least one model")
     for name, model in named.items():
         if not callable(model) and not hasattr(model, "predict"):
-            raise TypeError(f"model {name!r} has no predict(X) and cannot be called, got {type(model).__name__}")
+            raise TypeError(f"model {name!r} must be callable or have a method predict(X), got {type(model).__name__}")
     codes = np.stack(
         [_predicted_codes(model, X, f"model {name!r}", names, len(truth)) for name, model in named.items()], axis=1
     )
