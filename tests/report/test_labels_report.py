@@ -171,8 +171,8 @@ def test_wrong_arguments_are_refused_before_any_work(crowd: Crowd, tmp_path: Pat
         ((labels, "--positive", "cat"), "exactly two classes"),
         ((labels, "--out", tmp_path / "page.pdf"), "must end in .html"),
         ((labels, "--json", labels, "--force"), "is an input and would be overwritten"),
-        ((tmp_path / "run", "--method", "mace"), "so --method cannot be used"),
-        ((tmp_path / "run", "--on-conflict", "last"), "so --on-conflict cannot be used"),
+        ((tmp_path / "run", "--method", "mace"), "--method cannot be used"),
+        ((tmp_path / "run", "--on-conflict", "last"), "--on-conflict cannot be used"),
         ((tmp_path / "run",), "it is not a run folder"),
     ):
         result = command("report", *arguments)

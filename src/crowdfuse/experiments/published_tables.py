@@ -60,7 +60,7 @@ def difference_of_means(values: Sequence[float], published: PublishedResult, n_p
     --------
     >>> mean, low, high = difference_of_means([70.0, 72.0, 74.0], PublishedResult(71.0, 2.0))
     >>> round(mean, 2), round(low, 2), round(high, 2)
-    (1.0, -3.01, 5.01)
+    (1.0, -2.97, 4.97)
     """
     ours, theirs = np.var(values, ddof=1) / len(values), published.std**2 / n_published
     mean = float(np.mean(values)) - published.mean
