@@ -30,6 +30,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdfuse.estimators.registry import DEFAULT_METHOD
+
 N_WORDS = 50_000
 N_ANNOTATORS = 200
 LABELS_PER_TEXT = 3
@@ -96,7 +98,7 @@ def main() -> None:
     """Make the data, measure, and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--method", default="gated")
+    parser.add_argument("--method", default=DEFAULT_METHOD)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     generator = np.random.default_rng(0)

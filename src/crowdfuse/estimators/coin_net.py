@@ -14,6 +14,7 @@ from crowdfuse.estimators.global_confusions import GlobalConfusionsClassifier
 from crowdfuse.labels.alignment import align
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.coin_net import COINNet
+from crowdfuse.training.joined_blocks import JoinedBlocks
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -124,11 +125,10 @@ class COINNetClassifier(GlobalConfusionsClassifier):
         ann = self._known(align(annotations, len(inputs), items))
         method = self._method_for(ann)
         assert isinstance(method, COINNet)
-        blocks = [
-            method.outliers(h, batch.item, batch.annotator, batch.label).numpy()
-            for batch, h in self._batches(inputs, ann)
-        ]
-        square = np.bincount(ann.item, np.concatenate(blocks).astype(np.float64) ** 2, minlength=len(inputs))
+        outliers = JoinedBlocks(ann.n_labels)
+        for batch, h in self._batches(inputs, ann):
+            outliers.append(method.outliers(h, batch.item, batch.annotator, batch.label))
+        square = np.bincount(ann.item, outliers.rows.astype(np.float64) ** 2, minlength=len(inputs))
         with np.errstate(invalid="ignore"):
             root_mean_square: NDArray[np.float64] = np.sqrt(square / np.diff(ann.indptr))
         return root_mean_square

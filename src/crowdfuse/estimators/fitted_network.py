@@ -21,6 +21,7 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.ids import format_count, format_names, positions_of
 from crowdfuse.methods.base import Method
 from crowdfuse.methods.data import Batch, TrainingData
+from crowdfuse.training.joined_blocks import JoinedBlocks
 from crowdfuse.training.prediction import evaluation_blocks, predict_logits
 
 MAX_DENSE_BYTES = 2 * 10**9
@@ -104,13 +105,17 @@ class FittedNetwork:
         if annotations is None:
             self._refuse_huge(len(inputs) * n_annotators * values_per_pair * 4, f"{caller}(X, annotations)")
             values_of = pair_function(self.method_)
-            every = torch.cat([values_of(h, *self._every_pair(len(h))) for h in self._features(inputs)])
-            return every.view(-1, n_annotators, *every.shape[1:]).numpy()
+            every = JoinedBlocks(len(inputs) * n_annotators)
+            for h in self._features(inputs):
+                every.append(values_of(h, *self._every_pair(len(h))))
+            return every.rows.reshape(-1, n_annotators, *every.rows.shape[1:])
         ann = self._known(align(annotations, len(inputs), items))
         self._refuse_huge(ann.n_labels * values_per_pair * 4, "fewer items at a time")
         values_of = pair_function(self._method_for(ann))
-        blocks = [values_of(h, batch.item, batch.annotator) for batch, h in self._batches(inputs, ann)]
-        return torch.cat(blocks).numpy()
+        values = JoinedBlocks(ann.n_labels)
+        for batch, h in self._batches(inputs, ann):
+            values.append(values_of(h, batch.item, batch.annotator))
+        return values.rows
 
     def _method_for(self, ann: Annotations) -> Method:
         """Return the network, with an average annotator added if the labels need one."""

@@ -21,6 +21,7 @@ from crowdfuse.labels.annotations import Annotations
 from crowdfuse.labels.folds import check_folds
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.quality.consensus import Consensus
+from crowdfuse.training.joined_blocks import JoinedBlocks
 
 if TYPE_CHECKING:
     from crowdfuse.estimators.base import CrowdClassifier
@@ -157,18 +158,19 @@ class Inspection(FittedNetwork):
                     "annotator) that have a label"
                 )
             self._refuse_huge(len(inputs) * len(self.annotators_) * 4, "annotator_weights(X, annotations, sparse=True)")
-            scores = [self.method_.weight_logits(h, *self._every_pair(len(h))) for h in self._features(inputs)]
-            return torch.cat(scores).view(-1, len(self.annotators_)).softmax(1).numpy()
+            scores = JoinedBlocks(len(inputs) * len(self.annotators_))
+            for h in self._features(inputs):
+                scores.append(self.method_.weight_logits(h, *self._every_pair(len(h))))
+            return torch.from_numpy(scores.rows).view(-1, len(self.annotators_)).softmax(1).numpy()
         ann = self._known(align(annotations, len(inputs), items))
         shape = (len(inputs), ann.n_annotators)
         if not sparse:
             self._refuse_huge(shape[0] * shape[1] * 4, "annotator_weights(X, annotations, sparse=True)")
         method = self._method_for(ann)
-        weights = [
-            segment_softmax(method.weight_logits(h, batch.item, batch.annotator), batch.item, len(h))
-            for batch, h in self._batches(inputs, ann)
-        ]
-        result = scipy_sparse.csr_array((torch.cat(weights).numpy(), ann.annotator, ann.indptr), shape=shape)
+        weights = JoinedBlocks(ann.n_labels)
+        for batch, h in self._batches(inputs, ann):
+            weights.append(segment_softmax(method.weight_logits(h, batch.item, batch.annotator), batch.item, len(h)))
+        result = scipy_sparse.csr_array((weights.rows, ann.annotator, ann.indptr), shape=shape)
         return result if sparse else result.toarray()
 
     def confusion_matrices(
@@ -309,10 +311,11 @@ class Inspection(FittedNetwork):
         inputs = self._inputs(X)
         ann = self._known(align(annotations, len(inputs), items))
         method = self._method_for(ann)
-        blocks = [method.fused(h, batch.item, batch.annotator, batch.label) for batch, h in self._batches(inputs, ann)]
-        fused = torch.cat(blocks).numpy()
-        fused[~fused.any(1)] = np.nan
-        return fused
+        fused = JoinedBlocks(len(inputs))
+        for batch, h in self._batches(inputs, ann):
+            fused.append(method.fused(h, batch.item, batch.annotator, batch.label))
+        fused.rows[~fused.rows.any(1)] = np.nan
+        return fused.rows
 
     def predict_with_labels(
         self, X: Any, annotations: Any, *, items: ArrayLike | None = None, warn: bool = True
@@ -352,15 +355,14 @@ class Inspection(FittedNetwork):
         inputs = self._inputs(X)
         ann = self._known(align(annotations, len(inputs), items), warn=warn)
         method = self._method_for(ann)
-        logits, fused, weights = [], [], []
+        logits, fused, weights = JoinedBlocks(len(inputs)), JoinedBlocks(len(inputs)), JoinedBlocks(ann.n_labels)
         for batch, h in self._batches(inputs, ann):
             logits.append(self.method_.class_logits(h))
             fused.append(method.fused(h, batch.item, batch.annotator, batch.label))
             weights.append(segment_softmax(method.weight_logits(h, batch.item, batch.annotator), batch.item, len(h)))
-        fused_labels = torch.cat(fused).numpy()
-        fused_labels[~fused_labels.any(1)] = np.nan
-        probabilities: NDArray[np.float64] = softmax(torch.cat(logits).numpy().astype(np.float64), axis=1)
-        return LabelledPredictions(ann, probabilities, fused_labels, torch.cat(weights).numpy())
+        fused.rows[~fused.rows.any(1)] = np.nan
+        probabilities: NDArray[np.float64] = softmax(logits.rows.astype(np.float64), axis=1)
+        return LabelledPredictions(ann, probabilities, fused.rows, weights.rows)
 
     def label_log_probabilities(
         self, X: Any, annotations: Any, *, items: ArrayLike | None = None
@@ -399,14 +401,15 @@ class Inspection(FittedNetwork):
         inputs = self._inputs(X)
         ann = self._known(align(annotations, len(inputs), items))
         method = self._method_for(ann)
-        of_classes, of_labels = [], []
+        of_classes, of_labels, has_model = JoinedBlocks(len(inputs)), JoinedBlocks(ann.n_labels), True
         for batch, h in self._batches(inputs, ann):
             of_classes.append(method.class_logits(h).log_softmax(1))
-            of_labels.append(method.label_log_probabilities(h, batch.item, batch.annotator, batch.label))
-        parts = [part for part in of_labels if part is not None]
-        has_model = len(parts) == len(of_labels)
+            values = method.label_log_probabilities(h, batch.item, batch.annotator, batch.label)
+            has_model = values is not None
+            if values is not None:
+                of_labels.append(values)
         return LabelLogProbabilities(
-            torch.cat(of_classes).double().numpy(), torch.cat(parts).double().numpy() if has_model else None, ann
+            of_classes.rows.astype(np.float64), of_labels.rows.astype(np.float64) if has_model else None, ann
         )
 
     def consensus(

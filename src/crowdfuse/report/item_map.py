@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from sklearn.decomposition import PCA
 from torch.nn.functional import adaptive_avg_pool2d
 
 from crowdfuse.labels.ids import IntArray
 from crowdfuse.report.printable import printable
 from crowdfuse.report.report_data import FittedModel, FloatArray, ReportData
+from crowdfuse.training.joined_blocks import JoinedBlocks
 
 MAP_IMAGE_SIZE = 8  # pixels per side, if the images themselves are the features
 N_PCA_ITEMS = 2_000  # the principal components are fitted on this many random items
@@ -113,8 +113,7 @@ def _features(model: FittedModel, rows: IntArray) -> FloatArray:
 
     Some methods have no features of their own, since several networks read the inputs. Images are then reduced in size.
     """
-    parts = [
-        adaptive_avg_pool2d(h, MAP_IMAGE_SIZE) if h.ndim == 4 else h
-        for h in model.classifier._features(model.take(rows))
-    ]
-    return torch.cat(parts).flatten(1).numpy().astype(np.float64)
+    joined = JoinedBlocks(len(rows))
+    for h in model.classifier._features(model.take(rows)):
+        joined.append((adaptive_avg_pool2d(h, MAP_IMAGE_SIZE) if h.ndim == 4 else h).flatten(1))
+    return joined.rows.astype(np.float64)

@@ -14,6 +14,7 @@ from torch import Tensor
 from crowdfuse.io.inputs import Inputs
 from crowdfuse.labels.held_out import HeldOutLabels
 from crowdfuse.methods.base import Method
+from crowdfuse.training.joined_blocks import JoinedBlocks
 
 FeatureFunction = Callable[[Tensor], Tensor]
 """Maps features (n_rows, n_features) to one row of numbers per item."""
@@ -85,12 +86,12 @@ def _predict_blocks(
     """Return the results of `feature_function` for all blocks, concatenated."""
     method.eval()
     dtype = next(method.parameters()).dtype
-    results = []
+    joined = JoinedBlocks(sum(map(len, blocks)))
     with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
         for block in stream:
             x = torch.from_numpy(block).to(device, dtype)
-            results.append(feature_function(method.features(x)).float().cpu().numpy())
-    return np.concatenate(results)
+            joined.append(feature_function(method.features(x)).float())
+    return joined.rows
 
 
 def score_held_out_labels(
@@ -127,7 +128,7 @@ def score_held_out_labels(
     method.eval()
     dtype = next(method.parameters()).dtype
     blocks = evaluation_blocks(len(inputs), batch_size)
-    results = []
+    joined = JoinedBlocks(len(held_out.item))
     with torch.inference_mode(), closing(inputs.stream(blocks)) as stream:
         for rows, x in zip(blocks, stream, strict=True):
             in_block = np.flatnonzero((held_out.item >= rows[0]) & (held_out.item <= rows[-1]))
@@ -136,8 +137,8 @@ def score_held_out_labels(
             values = label_function(features, *(torch.from_numpy(column).to(device) for column in columns))
             if values is None:
                 return None
-            results.append(values.cpu().double().numpy())  # not every device has double precision
-    return np.concatenate(results)
+            joined.append(values.cpu().double())  # not every device has double precision
+    return joined.rows
 
 
 def evaluation_blocks(n_rows: int, batch_size: int) -> list[NDArray[np.int64]]:
