@@ -195,6 +195,7 @@ ROLES = {"item": None, "annotator": None, "label": None}
         ["image", "annotator", "label"],
         ["File", "rater", "label"],
         ["filename", "worker", "label"],
+        ["id", "labeller", "class"],
     ],
 )
 def test_usual_names(found: list[str]) -> None:
@@ -203,6 +204,10 @@ def test_usual_names(found: list[str]) -> None:
 
 def test_image_column_beside_an_item_column_is_not_the_item() -> None:
     assert choose_columns(["image", "item", "rater", "label"], ROLES, "the table")["item"] == "item"
+
+
+def test_class_column_beside_a_label_column_is_not_the_label() -> None:
+    assert choose_columns(["item", "rater", "class", "label"], ROLES, "the table")["label"] == "label"
 
 
 def test_given_names_take_precedence() -> None:
@@ -217,8 +222,16 @@ def test_given_names_take_precedence() -> None:
         (
             ["item", "who", "label"],
             ROLES,
-            "labels.csv has no column for the annotator: expected one of annotator, worker, rater; its columns are "
-            "'item', 'who', 'label'. Choose one with annotator= (--annotator on the command line)",
+            "labels.csv has no column for the annotator: expected one of annotator, worker, rater, labeller, "
+            "labeler; its columns are 'item', 'who', 'label'. Choose one with annotator= (--annotator on the command "
+            "line)",
+        ),
+        (
+            ["photo", "who", "label"],
+            ROLES,
+            "no column for the item: expected one of item, task, example, image, file, filename, file_name, id; no "
+            "column for the annotator: expected one of annotator, worker, rater, labeller, labeler; its columns are "
+            "'photo', 'who', 'label'. Choose them with item= (--item on the command line) and annotator= (--annotator",
         ),
         (
             ["item", "task", "rater", "label"],

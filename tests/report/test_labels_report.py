@@ -63,6 +63,24 @@ def test_report_equals_the_result_of_the_aggregation(crowd: Crowd, method: str) 
         assert (row["accuracy"]["low"], row["accuracy"]["high"]) == (float(low), float(high))
 
 
+def test_the_summary_does_not_name_annotators_with_few_labels(tmp_path: Path) -> None:
+    """Three annotators have 60 labels each; of two with 8 labels, one is always right and one always wrong."""
+    generator = np.random.default_rng(0)
+    lines = ["item,annotator,label"]
+    for item in range(60):
+        truth = item % 3
+        for name, accuracy in (("ada", 0.9), ("bob", 0.8), ("cem", 0.7), ("deb", 0.5)):
+            label = truth if generator.random() < accuracy else (truth + 1) % 3
+            lines.append(f"{item},{name},{label}")
+        if item < 8:
+            lines += [f"{item},perfect,{truth}", f"{item},hopeless,{(truth + 2) % 3}"]
+    (tmp_path / "labels.csv").write_text("\n".join(lines))
+    assert command("report", tmp_path / "labels.csv").exit_code == 0
+    (sentence,) = re.findall(r"Most clearly accurate.*", (tmp_path / "labels-report.md").read_text(encoding="utf-8"))
+    assert "ada" in sentence
+    assert "deb" in sentence
+
+
 def test_all_parts_list_annotators_in_the_same_order(crowd: Crowd) -> None:
     command("report", crowd.labels)
     facts = facts_of(crowd.folder)

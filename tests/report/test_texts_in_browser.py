@@ -50,6 +50,9 @@ def test_texts_are_shown_as_text_with_their_words_highlighted(browser: Browser, 
                 assert shown.text_content() == text
         assert page.locator("script").count() == 1
         assert page.locator("main img").count() == 0
+        excerpts = page.locator("#labels .excerpt").all_inner_texts()
+        assert excerpts
+        assert all(0 < len(excerpt) <= 100 for excerpt in excerpts)
         words = card(page, "hostile").locator(".text mark")
         assert {"for", "against"} >= {
             kind.split()[0] for kind in words.evaluate_all("marks => marks.map(m => m.className)")

@@ -49,6 +49,17 @@ def settle(client: TestClient, label: int = 0) -> Any:
     return client.post("/api/settle", json=body)
 
 
+def test_nothing_is_exported_if_items_were_only_skipped(client: TestClient, run: Path, tmp_path: Path) -> None:
+    item = client.get("/api/view").json()["item"]
+    assert (
+        client.post("/api/skip", json={key: item[key] for key in ("index", "facts_hash", "version")}).status_code == 200
+    )
+    result = CliRunner().invoke(app, ["review", str(run), "--export", str(tmp_path / "gold.csv")])
+    assert result.exit_code == 2
+    assert "only skips and decisions that were undone" in " ".join(result.output.split())
+    assert not (tmp_path / "gold.csv").exists()
+
+
 def test_a_decision_is_on_disk_before_the_next_item_shows(client: TestClient, run: Path) -> None:
     before = client.get("/api/view").json()["item"]
     answer = settle(client, 2).json()

@@ -76,8 +76,8 @@ def _export(run: Path, out: Path, force: bool) -> None:
     rows, last = read_gold_rows(run)
     if not rows:
         raise ValueError(
-            f"all decisions in {run / DECISIONS_FILE} were undone, so there is nothing to export; decide items with: "
-            f"crowdfuse review {run}"
+            f"there is nothing to export: {run / DECISIONS_FILE} has only skips and decisions that were undone; decide "
+            f"items with: crowdfuse review {run}"
         )
     write_text(out, gold_csv(rows))
     typer.echo(f"wrote {len(rows):,} decisions to {out} (the last line of {DECISIONS_FILE} has the hash {last[:16]})")

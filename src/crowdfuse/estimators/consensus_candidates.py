@@ -73,7 +73,7 @@ def candidate_classifiers(
     """
     without_dropout = {**settings, "dropout": 0.0}
     gated = Candidate("gated", GatedClassifier(**settings, **heads), 1.0)
-    vote = Candidate("majority-vote", MajorityVoteClassifier(**settings), 0.4)
+    vote = Candidate("majority-vote", MajorityVoteClassifier(**settings), 0.4 if fast_backbone else 0.2)
     n_cells = max(n_annotators, settings["batch_size"]) * n_classes**2
     if not fast_backbone or n_cells * 8 > MAX_CONFUSION_BYTES:
         return [gated, vote]

@@ -39,7 +39,8 @@ from crowdfuse.training.progress import training_series
 
 MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000
 MIN_EPOCHS = 2  # one for the class networks and one for the gate network
-OWN_COST = 0.5  # expected time of the last training, relative to gated
+OWN_COST = 0.5  # expected time of the last training with a fast backbone, relative to gated
+OWN_COST_PER_NETWORK = 1.0  # the same with a slow backbone, per class network
 FAST_BACKBONES = ("mlp", "identity")
 MAX_FAST_WEIGHTS = 256_000  # 2,000 features and 128 units; with 10,000 features, a step takes five times as long
 OWN_SETTINGS = ("encoder", "classes", "checkpoint", "max_time", "verbose", "random_state")  # not those of the copies
@@ -214,7 +215,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         with training_series(self.training_costs(n_items)):
             self._cross_fitted = self._cross_fit(prepared)
             self._method().consensus = self._cross_fitted.consensus
-            own = prepared._replace(recipe=replace(prepared.recipe, max_time=self._share_of_time(OWN_COST, n_items)))
+            own = prepared._replace(
+                recipe=replace(prepared.recipe, max_time=self._share_of_time(self._own_cost(), n_items))
+            )
             super().fit_prepared(own, title=title)
             self._method().consensus = None
         return self
@@ -246,7 +249,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         """
         n_folds = count_folds(self.folds, n_items)
         costs = [one.cost for one in self._candidates() for _ in range(n_folds)] if n_folds else []
-        return (*costs, OWN_COST)
+        return (*costs, self._own_cost())
 
     def _candidates(self) -> list[Candidate]:
         """Return the classifiers to cross-fit, with the settings of this estimator."""
@@ -256,12 +259,19 @@ class ConsensusTrainingClassifier(CrowdClassifier):
             if name in MajorityVoteClassifier().get_params() and name not in OWN_SETTINGS
         }
         heads = {"annotator_heads": self.annotator_heads, "embedding": self.embedding}
+        return candidate_classifiers(
+            shared, heads, len(self.annotators_), len(self.classes_), fast_backbone=self._has_fast_backbone()
+        )
+
+    def _has_fast_backbone(self) -> bool:
+        """Return whether a training of the backbone takes seconds."""
         reads_rows = len(self.input_shape_) == 1 or (isinstance(self.backbone, str) and self.backbone in FAST_BACKBONES)
         trunk = self._model_spec(self._recipe().seed).trunk.module
-        fast_backbone = reads_rows and sum(weights.numel() for weights in trunk.parameters()) <= MAX_FAST_WEIGHTS
-        return candidate_classifiers(
-            shared, heads, len(self.annotators_), len(self.classes_), fast_backbone=fast_backbone
-        )
+        return reads_rows and sum(weights.numel() for weights in trunk.parameters()) <= MAX_FAST_WEIGHTS
+
+    def _own_cost(self) -> float:
+        """Return the expected time of the training on the consensus, relative to gated."""
+        return OWN_COST if self._has_fast_backbone() else OWN_COST_PER_NETWORK * self._method().n_class_networks
 
     def _share_of_time(self, cost: float, n_items: int) -> float | None:
         """Return the time limit of a training with this cost, in seconds; None without a limit."""

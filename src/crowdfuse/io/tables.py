@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 DEFAULT_COLUMN_NAMES = {
     "item": ("item", "task", "example"),
-    "annotator": ("annotator", "worker", "rater"),
+    "annotator": ("annotator", "worker", "rater", "labeller", "labeler"),
     "label": ("label", "answer", "response"),
 }
 TEXT_NAMES = frozenset(  # columns and fields that hold the texts of items
@@ -35,6 +35,7 @@ TEXT_NAMES = frozenset(  # columns and fields that hold the texts of items
     )
 )
 IMAGE_NAMES = ("image", "file", "filename", "file_name")  # item columns if no other column fits
+CLASS_NAME = "class"  # the label column if no other column fits
 TABLE_ENDINGS = {  # with the delimiter that is usual in text files
     ".csv": ",",
     ".tsv": "\t",
@@ -343,6 +344,7 @@ def as_table(table: Any) -> pa.Table:
 def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where: str) -> dict[str, str]:
     """The column for each role (item, annotator, label): the given one, or a column with a usual name."""
     chosen: dict[str, str] = {}
+    missing: list[str] = []
     for role, name in given.items():
         if name is not None:
             if name not in found:
@@ -351,22 +353,18 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
                 raise TableError(f"{where} has two columns called {name!r}; rename one of them")
             chosen[role] = name
             continue
-        usual = [*DEFAULT_COLUMN_NAMES[role], *((*IMAGE_NAMES, "id") if role == "item" else ())]
         matches = usual_columns(found, role)
         if not matches:
-            wide = ""
-            if role != "item" and not any(usual_columns(found, name) for name in ("annotator", "label")):
-                wide = "; if there is one column per annotator, use format='wide' (--format wide)"
-            raise TableError(
-                f"{where} has no column for the {role}: expected one of {', '.join(usual)}; its columns are "
-                f"{format_names(found, 12)}. Choose one with {role}= (--{role} on the command line){wide}"
-            )
+            missing.append(role)
+            continue
         if len(matches) > 1:
             raise TableError(
                 f"{where} has several columns that may be the {role}: {format_names(matches)}. "
                 f"Choose one with {role}= (--{role} on the command line)"
             )
         chosen[role] = matches[0]
+    if missing:
+        raise TableError(_describe_missing_columns(missing, found, where))
     taken = list(chosen.values())
     if len(set(taken)) < len(taken):
         named = ", ".join(f"{role}={name!r}" for role, name in chosen.items())
@@ -374,12 +372,31 @@ def choose_columns(found: Sequence[str], given: Mapping[str, str | None], where:
     return chosen
 
 
+def _describe_missing_columns(roles: Sequence[str], found: Sequence[str], where: str) -> str:
+    """The message that there are no columns for these roles."""
+    further = {"item": (*IMAGE_NAMES, "id"), "label": (CLASS_NAME,)}
+    usual = (
+        f"no column for the {role}: expected one of {', '.join((*DEFAULT_COLUMN_NAMES[role], *further.get(role, ())))}"
+        for role in roles
+    )
+    options = " and ".join(f"{role}= (--{role} on the command line)" for role in roles)
+    wide = ""
+    if "item" not in roles and not any(usual_columns(found, name) for name in ("annotator", "label")):
+        wide = "; if there is one column per annotator, use format='wide' (--format wide)"
+    return (
+        f"{where} has {'; '.join(usual)}; its columns are {format_names(found, 12)}. Choose "
+        f"{'one' if len(roles) == 1 else 'them'} with {options}{wide}"
+    )
+
+
 def usual_columns(columns: Sequence[str], role: str) -> list[str]:
     """The columns with a usual name for a role."""
     found = _called(columns, DEFAULT_COLUMN_NAMES[role])
+    if role == "label":
+        return found or _with_name(columns, CLASS_NAME)
     if role != "item" or found:
         return found
-    return _called(columns, IMAGE_NAMES) or [column for column in columns if column.strip().lower() == "id"]
+    return _called(columns, IMAGE_NAMES) or _with_name(columns, "id")
 
 
 def item_or_text_column(columns: Sequence[str], item: str | None) -> str | None:
@@ -392,6 +409,11 @@ def _called(columns: Sequence[str], words: Sequence[str]) -> list[str]:
     """The columns named like one of the words, also in the plural or with "_id"."""
     names = [*words, *(f"{word}_id" for word in words), *(f"{word}s" for word in words)]
     return [column for column in columns if column.strip().lower() in names]
+
+
+def _with_name(columns: Sequence[str], name: str) -> list[str]:
+    """The columns with this name, in upper or lower case."""
+    return [column for column in columns if column.strip().lower() == name]
 
 
 def _arrow_array(values: Any, name: str) -> Any:

@@ -61,7 +61,10 @@ def render_markdown(facts: dict[str, Any]) -> str:
     for key, title in (
         ("disputed", f"Disputed items: {differing} from the consensus"),
         ("ambiguous", "Ambiguous items: good annotators, but low confidence"),
-        ("mislabelled", "Probably mislabelled items: the consensus contradicts at least half of the labels"),
+        (
+            "mislabelled",
+            "Probably mislabelled items: confidence of at least 80 %, against at least half of the labels",
+        ),
     ):
         n_listed = len(facts[key]["items"])
         listed = f" The first {n_listed:,}:" if n_listed < facts[key]["total"] else ""

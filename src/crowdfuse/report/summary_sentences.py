@@ -12,6 +12,7 @@ UNKNOWN_MODEL_ACCURACY = (
     "The accuracy of the model on new items is unknown: the model was trained on the items with gold, and there are no "
     "out-of-fold predictions. To measure the accuracy, use cross-fitting with 2 or more folds."
 )
+MIN_LABELS_OF_EXTREMES = 20  # labels of an annotator who is named as the most or the least accurate
 Sentence = tuple[str, ...]
 """A sentence in parts. Every second part is a name from the data, which HTML and Markdown must escape."""
 
@@ -139,8 +140,14 @@ def _accuracy_with_interval(accuracy: dict[str, Any]) -> str:
 
 
 def _annotator_extremes(facts: dict[str, Any]) -> list[Sentence]:
-    """Return the most and the least accurate annotator by the ends of their intervals, if these do not overlap."""
-    rows = [row for row in facts["annotators"]["rows"] if row["accuracy"]["value"] is not None]
+    """Return the most and the least accurate annotator by the ends of their intervals, if these do not overlap.
+
+    If at least two annotators have 20 labels or more, only these are compared: a few right labels say little about the
+    next labels.
+    """
+    known = [row for row in facts["annotators"]["rows"] if row["accuracy"]["value"] is not None]
+    frequent = [row for row in known if row["n_labels"] >= MIN_LABELS_OF_EXTREMES]
+    rows = frequent if len(frequent) > 1 else known
     if len(rows) < 2:
         return []
     best = max(rows, key=lambda row: row["accuracy"]["low"])
