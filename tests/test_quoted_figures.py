@@ -18,13 +18,19 @@ PAGES: dict[str, tuple[Callable[[], Iterator[str]], ...]] = {
     "README.md": (
         readme.on_the_default_method,
         readme.on_labelme,
+        readme.on_published_results,
         readme.on_table1,
         readme.on_table2,
         readme.on_crowds,
         readme.on_noise_types,
         readme.on_the_loss,
     ),
-    "docs/results/README.md": (results.on_gated, results.on_missing_labels, results.on_extremes),
+    "docs/results/README.md": (
+        results.on_published_results,
+        results.on_gated,
+        results.on_missing_labels,
+        results.on_extremes,
+    ),
     "docs/method.md": (
         method.on_experiments,
         method.on_two_classes,

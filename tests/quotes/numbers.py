@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from crowdfuse.experiments.crowds import crowd_cells
 from crowdfuse.experiments.crowds_tables import crowd_tables
 from crowdfuse.experiments.store import Record
-from tests.stored_results import Difference, StoredTable, read_lines
+from tests.stored_results import Difference, StoredTable, read_json, read_lines
 
 EPSILONS = ["30", "31", "32", "33", "34", "35"]  # MNIST
 FEATURE_EPSILONS = ["20", "21", "22", "23", "24"]  # features of CIFAR-100
@@ -62,3 +63,17 @@ def crowd_difference(method: str, other: str, dataset: str) -> Difference:
     assert one.low is not None
     assert one.high is not None
     return Difference(one.mean, one.low, one.high)
+
+
+def published_results() -> dict[str, dict[str, Any]]:
+    """Return the entries of the table of published results on Music, by row."""
+    entries = read_json("published/table.json")["table"]
+    return {entry["method"]: entry for entry in entries if entry["dataset"] == "music"}
+
+
+def count_agreements() -> str:
+    """Return how many of our results on Music agree with print, in words."""
+    differences = [entry["difference"] for entry in published_results().values() if entry["difference"]]
+    n_agreeing = sum(found["low"] <= 0 <= found["high"] for found in differences)
+    words = {11: "eleven", 12: "twelve"}
+    return f"{words[n_agreeing]} of {words[len(differences)]}"

@@ -12,10 +12,12 @@ from tests.quotes.numbers import (
     EPSILONS,
     FEATURE_EPSILONS,
     SENTIMENT,
+    count_agreements,
     gains_on_kinds,
     includes_zero,
     interval,
     percent,
+    published_results,
     stored,
 )
 from tests.stored_results import Difference, load_benchmark, read_json
@@ -33,6 +35,17 @@ def on_labelme() -> Iterator[str]:
     yield f"After 5 epochs both have {early.pop()} %"
     assert not early
     yield f"Gated has {stored('crowds').mean('gated', 'LabelMe'):.1f} % over ten seeds"
+
+
+def on_published_results() -> Iterator[str]:
+    rows = published_results()
+    ours = {name: f"{rows[name]['mean']:.1f}" for name in rows}
+    theirs = {name: f"{of['published']['mean']:.1f}" for name, of in rows.items() if of["published"]}
+    yield f"On Music, {count_agreements()} of our results agree with the published ones"
+    yield (
+        f"Annot-mix {ours['annot-mix']} %, in print {theirs['annot-mix']}; MaDL {ours['madl']} and {theirs['madl']}; "
+        f"crowd layer {ours['crowd-layer']} and {theirs['crowd-layer']}."
+    )
 
 
 def on_table1() -> Iterator[str]:
