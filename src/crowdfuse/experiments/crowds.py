@@ -212,7 +212,7 @@ class CrowdsExecutor:
                 label_only.load_label_only(name, self.folder)
             else:
                 crowd = self.crowd(name, run["seed"])
-                _classifier(run, crowd).prepare(crowd.X, _training_labels(run, crowd))
+                _classifier(run, crowd).prepare(crowd.X, training_labels(run, crowd))
 
     def crowd(self, name: str, seed: int) -> CrowdDataset:
         """Return a data set with inputs. The last data set stays in memory, because most runs of a process share it."""
@@ -234,7 +234,7 @@ class CrowdsExecutor:
         crowd = self.crowd(name, run["seed"])
         classifier = _classifier(run, crowd, checkpoint)
         given = {"gold": sample_gold(crowd.y, run["n_gold"], run["seed"])} if "n_gold" in run else {}
-        classifier.fit(crowd.X, _training_labels(run, crowd), validation=run.get("validation"), **given)
+        classifier.fit(crowd.X, training_labels(run, crowd), validation=run.get("validation"), **given)
         if classifier.interrupted_:
             raise KeyboardInterrupt
         right = classifier.predict(crowd.X_test) == crowd.y_test
@@ -261,8 +261,20 @@ def _classifier(run: RunSpec, crowd: CrowdDataset, checkpoint: Path | None = Non
     return kind(**run["settings"], random_state=run["seed"], classes=crowd.classes, checkpoint=checkpoint)
 
 
-def _training_labels(run: RunSpec, crowd: CrowdDataset) -> Annotations | NDArray[np.int64]:
-    """Return the crowd labels, or gold for a method that trains on gold."""
+def training_labels(run: RunSpec, crowd: CrowdDataset) -> Annotations | NDArray[np.int64]:
+    """Return the labels to train on: those of the annotators, or gold for a method that trains on gold.
+
+    Parameters
+    ----------
+    run : RunSpec
+        The run, with its `method`.
+    crowd : CrowdDataset
+        The data set.
+
+    Returns
+    -------
+    labels : Annotations or ndarray of shape (n_items,)
+    """
     return crowd.annotations if estimator_class(run["method"]).trains_on_labels else crowd.y
 
 

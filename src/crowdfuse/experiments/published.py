@@ -26,12 +26,12 @@ from crowdfuse.datasets.music_genres import load_music_genres
 from crowdfuse.estimators.base import CrowdClassifier
 from crowdfuse.estimators.registry import estimator_class
 from crowdfuse.experiments.correct_items import encode_correct
+from crowdfuse.experiments.crowds import ACCURACY, training_labels
 from crowdfuse.experiments.grid import Cell, MethodVariant
 from crowdfuse.experiments.store import RunSpec
 from crowdfuse.training.recipes import OptimizerFactory, Schedule
 
 EXPERIMENT_NAME = "published"
-ACCURACY = "accuracy"
 N_SEEDS = 10  # as published
 N_MUSIC_VALIDATION = 100  # test songs that the authors use for validation; they are not evaluated
 
@@ -214,7 +214,7 @@ class PublishedExecutor:
         once = {(run["data"]["name"], run["method"], str(run["settings"])): run for run in runs}
         for run in once.values():
             crowd = self.crowd(run["data"]["name"])
-            _make_classifier(run, crowd).prepare(crowd.X, _training_labels(run, crowd))
+            _make_classifier(run, crowd).prepare(crowd.X, training_labels(run, crowd))
 
     def crowd(self, name: str) -> CrowdDataset:
         """Return a data set. Its test items are those that the protocol evaluates."""
@@ -225,7 +225,7 @@ class PublishedExecutor:
     def __call__(self, run: RunSpec, checkpoint: Path) -> dict[str, Any]:
         """Execute a run and return its results."""
         crowd = self.crowd(run["data"]["name"])
-        classifier = _make_classifier(run, crowd, checkpoint).fit(crowd.X, _training_labels(run, crowd))
+        classifier = _make_classifier(run, crowd, checkpoint).fit(crowd.X, training_labels(run, crowd))
         if classifier.interrupted_:
             raise KeyboardInterrupt
         is_correct = classifier.predict(crowd.X_test) == crowd.y_test
@@ -245,11 +245,6 @@ def _load_music(folder: Path | None) -> CrowdDataset:
     return CrowdDataset(
         crowd.X, crowd.annotations, crowd.y, crowd.X_test[test], crowd.y_test[test], class_names=crowd.class_names
     )
-
-
-def _training_labels(run: RunSpec, crowd: CrowdDataset) -> Any:
-    """Return the crowd labels, or gold for a method that trains on gold."""
-    return crowd.annotations if estimator_class(run["method"]).trains_on_labels else crowd.y
 
 
 def _make_classifier(run: RunSpec, crowd: CrowdDataset, checkpoint: Path | None = None) -> CrowdClassifier:

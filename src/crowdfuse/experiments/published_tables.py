@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from crowdfuse.experiments.crowds import ACCURACY
 from crowdfuse.experiments.grid import Cell
-from crowdfuse.experiments.published import ACCURACY, EXPERIMENT_NAME, N_SEEDS, PROTOCOLS, Protocol, PublishedResult
+from crowdfuse.experiments.published import EXPERIMENT_NAME, N_SEEDS, PROTOCOLS, Protocol, PublishedResult
 from crowdfuse.experiments.result_table import Table, TableEntry, make_table
 from crowdfuse.experiments.store import Record
 from crowdfuse.io.files import write_json, write_text
