@@ -22,6 +22,7 @@ from crowdfuse.cli import app
 from crowdfuse.encoders import ImageEncoder
 from crowdfuse.encoders.pretrained import load_pretrained
 from crowdfuse.io import ImageFiles, Inputs
+from crowdfuse.nets import CropAndFlip
 
 QUICK = ["--method", "majority-vote", "--epochs", "2", "--folds", "2", "--image-size", "16", "--quiet"]
 NETWORK = "from torch import nn\n\ndef small():\n    return nn.Conv2d(3, 4, 5)\n"  # random weights with a fixed seed
@@ -109,6 +110,18 @@ def test_without_an_encoder_fit_says_that_the_network_is_trained_from_scratch(cr
     assert "trained from scratch" in output
     assert "--encoder torchvision/resnet50" in output
     assert output.index("from scratch") < output.index("run folder: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "is_shifted"), [([], True), (["--set", "augment=null"], False), (["--backbone", "lenet"], False)]
+)
+def test_images_are_shifted_at_random_if_no_network_is_named(crowd: Path, options: list[str], is_shifted: bool) -> None:
+    loud = [option for option in QUICK if option != "--quiet"]
+    output = run("fit", "labels.csv", "--inputs", "images", "--out", "run", *loud, *options)
+    assert ("augmentation: shift" in output) == is_shifted
+    augmented = load(Path("run/model")).method_.augment
+    assert isinstance(augmented, CropAndFlip) == is_shifted
+    assert not is_shifted or (augmented.padding, augmented.flip) == (2, False)
 
 
 @pytest.mark.parametrize(
