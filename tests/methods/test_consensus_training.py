@@ -457,6 +457,17 @@ def test_slow_backbones_have_two_candidates() -> None:
         assert len(clf.fold_trainings(prepared)) == 2 * n_candidates
 
 
+@pytest.mark.parametrize(("n_features", "n_networks"), [(1_999, N_CLASS_NETWORKS), (2_000, 1)])
+def test_slow_backbones_have_one_class_network(n_features: int, n_networks: int, tmp_path: Path) -> None:
+    """128 units on 1,999 features have 256,000 weights, biases included."""
+    _, labels, _ = make_crowd(10)
+    X = np.zeros((10, n_features), np.float32)
+    clf = ConsensusTrainingClassifier(epochs=2, folds=0, classes=range(K)).fit(X, labels)
+    assert method_of(clf).n_class_networks == n_networks
+    clf.save(tmp_path / "model")
+    assert method_of(load(tmp_path / "model")).n_class_networks == n_networks
+
+
 def test_phases_without_epochs_are_named_in_the_result() -> None:
     X, labels, _ = make_crowd(60)
     clf = ConsensusTrainingClassifier(epochs=2, folds=2, classes=range(K)).fit(X, labels)

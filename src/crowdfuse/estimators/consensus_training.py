@@ -34,13 +34,14 @@ from crowdfuse.labels.ids import IntArray, positions_of
 from crowdfuse.methods.base import Method, ModelSpec
 from crowdfuse.methods.consensus_training import ConsensusTraining, TrainingConsensus, n_class_networks
 from crowdfuse.methods.data import TrainingData
+from crowdfuse.nets import Trunk
 from crowdfuse.quality.confidence_discount import discount_temperature, error_dependence, temper
 from crowdfuse.training.progress import training_series
 
 MAX_ANNOTATORS_WITH_SHARED_HEADS = 1_000
 MIN_EPOCHS = 2  # one for the class networks and one for the gate network
 OWN_COST = 0.5  # expected time of the last training with a fast backbone, relative to gated
-OWN_COST_PER_NETWORK = 1.0  # the same with a slow backbone, per class network
+SLOW_OWN_COST = 1.0  # the same with a slow backbone
 FAST_BACKBONES = ("mlp", "identity")
 MAX_FAST_WEIGHTS = 256_000  # 2,000 features and 128 units; with 10,000 features, a step takes five times as long
 OWN_SETTINGS = ("encoder", "classes", "checkpoint", "max_time", "verbose", "random_state")  # not those of the copies
@@ -82,9 +83,9 @@ class ConsensusTrainingClassifier(CrowdClassifier):
        is the one whose predictions make the labels most likely. Further classifiers are added one by one, as long as
        the average makes the labels more likely. The consensus is computed from the labels and the average, as in
        `crowdfuse.consensus`.
-    3. Class networks learn to predict the consensus from the inputs: five networks if they are MLPs, otherwise one. The
-       class probabilities of new items are the mean over these networks. A further network predicts the gates: the
-       probabilities that each annotator is right on each item.
+    3. Class networks learn to predict the consensus from the inputs: five networks if they are MLPs and fast, otherwise
+       one. The class probabilities of new items are the mean over these networks. A further network predicts the gates:
+       the probabilities that each annotator is right on each item.
 
     Parameters
     ----------
@@ -165,7 +166,8 @@ class ConsensusTrainingClassifier(CrowdClassifier):
                 "has two phases of at least one epoch each: first, several networks learn to predict classes; then "
                 "another network learns which labels are right. Leave out epochs to train long enough"
             )
-        count = n_class_networks(spec.trunk, spec.head_hidden, spec.dropout)
+        is_fast = self._has_fast_backbone(spec.trunk)
+        count = n_class_networks(spec.trunk, spec.head_hidden, spec.dropout) if is_fast else 1
         others = [self._model_spec(spec.seed).trunk for _ in range(count)]
         return ConsensusTraining(
             spec, trunks=[spec.trunk, *others], heads=self._heads(spec.n_annotators), embedding=self.embedding
@@ -260,18 +262,21 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         }
         heads = {"annotator_heads": self.annotator_heads, "embedding": self.embedding}
         return candidate_classifiers(
-            shared, heads, len(self.annotators_), len(self.classes_), fast_backbone=self._has_fast_backbone()
+            shared, heads, len(self.annotators_), len(self.classes_), fast_backbone=self._is_fast()
         )
 
-    def _has_fast_backbone(self) -> bool:
-        """Return whether a training of the backbone takes seconds."""
+    def _is_fast(self) -> bool:
+        """Return whether a training takes seconds."""
+        return self._has_fast_backbone(self._model_spec(self._recipe().seed).trunk)
+
+    def _has_fast_backbone(self, trunk: Trunk) -> bool:
+        """Return whether a training of this backbone takes seconds."""
         reads_rows = len(self.input_shape_) == 1 or (isinstance(self.backbone, str) and self.backbone in FAST_BACKBONES)
-        trunk = self._model_spec(self._recipe().seed).trunk.module
-        return reads_rows and sum(weights.numel() for weights in trunk.parameters()) <= MAX_FAST_WEIGHTS
+        return reads_rows and sum(weights.numel() for weights in trunk.module.parameters()) <= MAX_FAST_WEIGHTS
 
     def _own_cost(self) -> float:
         """Return the expected time of the training on the consensus, relative to gated."""
-        return OWN_COST if self._has_fast_backbone() else OWN_COST_PER_NETWORK * self._method().n_class_networks
+        return OWN_COST if self._is_fast() else SLOW_OWN_COST
 
     def _share_of_time(self, cost: float, n_items: int) -> float | None:
         """Return the time limit of a training with this cost, in seconds; None without a limit."""
