@@ -270,11 +270,14 @@ class ConsensusTraining(Method):
         ann = data.annotations
         rows = np.flatnonzero(np.diff(ann.indptr) > 0)
         blocks = [rows[start : start + ROWS_PER_BLOCK] for start in range(0, len(rows), ROWS_PER_BLOCK)]
-        parts = [np.zeros(0)]
+        logits = np.empty(ann.n_labels)  # filled block by block, since a list of blocks would fragment the memory
+        n_done = 0
         with torch.inference_mode(), closing(data.stream(blocks)) as stream:
             for batch in stream:
-                parts.append(self._gate_logits(self.features(batch.x.float()), batch.item, batch.annotator).numpy())
-        means = center_gates(np.concatenate(parts).astype(np.float64), ann.annotator, self.n_annotators)[1]
+                of_block = self._gate_logits(self.features(batch.x.float()), batch.item, batch.annotator)
+                logits[n_done : n_done + len(of_block)] = of_block.numpy()
+                n_done += len(of_block)
+        means = center_gates(logits, ann.annotator, self.n_annotators)[1]
         has_labels = torch.from_numpy(np.bincount(ann.annotator, minlength=self.n_annotators) > 0)
         self.gate_mean[has_labels] = torch.from_numpy(means).float()[has_labels]
 
