@@ -121,7 +121,9 @@ def test_images_are_shifted_at_random_if_no_network_is_named(crowd: Path, option
     assert ("augmentation: shift" in output) == is_shifted
     augmented = load(Path("run/model")).method_.augment
     assert isinstance(augmented, CropAndFlip) == is_shifted
-    assert not is_shifted or (augmented.padding, augmented.flip) == (2, False)
+    if isinstance(augmented, CropAndFlip):
+        assert augmented.padding == 2  # an eighth of 16
+        assert not augmented.flip
 
 
 @pytest.mark.parametrize(
