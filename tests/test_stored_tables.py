@@ -72,6 +72,15 @@ def test_the_page_on_the_consensus_follows_from_its_runs(runs: str) -> None:
         assert section in page
 
 
+def test_the_page_on_texts_follows_from_its_runs() -> None:
+    page = (RESULTS / "texts.md").read_text(encoding="utf-8")
+    assert load_benchmark("sentiment").make_table(read_lines("sentiment.jsonl")) in page
+    stored = read_json("large_texts.json")
+    for name in ("fit", "predict_quarter", "predict"):
+        figures = stored[name]
+        assert f"| {figures['cpu_seconds']:.0f} | {figures['seconds']:.0f} | {figures['peak_mb']:,} |" in page
+
+
 def test_the_page_on_labelme_follows_from_its_runs() -> None:
     page = (RESULTS / "labelme.md").read_text(encoding="utf-8")
     for result in read_json("labelme.json"):
