@@ -29,10 +29,10 @@ import torch
 
 from crowdfuse import Annotations
 from crowdfuse.encoders import apply_encoder, check_raw_inputs, fit_encoder
-from crowdfuse.estimators.registry import ESTIMATORS, estimator_class
+from crowdfuse.estimators.registry import DEFAULT_METHOD, ESTIMATORS, estimator_class
 from crowdfuse.labels.intervals import t_interval_half_width
 
-METHODS = ("majority-vote", "two-stage", "gated", "consensus-training")
+METHODS = ("majority-vote", "two-stage", "gated", DEFAULT_METHOD)
 REFERENCE = "majority-vote"  # the paired differences are to this method
 
 

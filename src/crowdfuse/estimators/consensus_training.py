@@ -163,7 +163,7 @@ class ConsensusTrainingClassifier(CrowdClassifier):
         if self.epochs is not None and self.epochs < MIN_EPOCHS:
             raise ValueError(
                 f"consensus-training needs at least {MIN_EPOCHS} epochs, got epochs={self.epochs}. Training "
-                "has two phases of at least one epoch each: first, several networks learn to predict classes; then "
+                "has two phases of at least one epoch each: first, the class networks learn to predict classes; then "
                 "another network learns which labels are right. Leave out epochs to train long enough"
             )
         is_fast = self._has_fast_backbone(spec.trunk)
